@@ -1,0 +1,40 @@
+"""The command ``harness``: each subcommand is a module of ``harness.commands``, imported only when it is called.
+
+So ``harness --help`` is fast, and works where torch is not installed.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+#: Subcommand to its one-line help, in the order shown. The module ``harness.commands.NAME`` holds a click command ``command``.
+COMMANDS: dict[str, str] = {}
+
+
+class LazyGroup(click.Group):
+    """Lists ``COMMANDS`` without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"harness.commands.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="collective-harness", prog_name="harness")
+def main() -> None:
+    """Prove, replay and explain collective-ordering failures of distributed training.
+
+    Exit codes: 0 as expected, 1 a failure was found, 2 wrong use.
+    """
