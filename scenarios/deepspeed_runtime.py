@@ -1,0 +1,41 @@
+"""DeepSpeed in a standing rank: connected to the default process group that exists, reset between cells."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+_connected_to: Any = None
+
+
+def connect() -> None:
+    """Let DeepSpeed use this rank's default process group. Called first by every body; cheap when repeated."""
+    global _connected_to
+    import deepspeed.comm
+    import torch.distributed as dist
+
+    rank, world = dist.get_rank(), dist.get_world_size()
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_SIZE=str(world))
+    if _connected_to is not dist.group.WORLD:
+        # The first start of DeepSpeed's torch backend on a CPU compiles a shared-memory extension, for up to
+        # minutes, that only inference uses. The module is shadowed by its star imports, hence sys.modules.
+        sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
+        sys.modules["deepspeed.comm.comm"].cdb = None  # type: ignore[attr-defined]
+        deepspeed.comm.init_distributed(dist_backend=dist.get_backend(), verbose=False)
+        _connected_to = dist.group.WORLD
+    reset()
+
+
+def reset() -> None:
+    """Forget what earlier cells left in DeepSpeed's module and class attributes."""
+    from deepspeed.runtime.zero.partition_parameters import Init
+    from deepspeed.utils import groups
+
+    Init.param_id = 0
+    Init.apply_param_persistence = False
+    Init.num_persisted_parameters = 0
+    Init.num_persisted_elements = 0
+    release = getattr(groups, "_release_process_group_references", None)  # not in every release
+    if release is not None:
+        release()
