@@ -33,16 +33,24 @@ def dump(program: Program) -> str:
 def _rank(rank: int, threads: dict[str, tuple[Statement, ...]]) -> Iterator[str]:
     if set(threads) == {"main"}:
         yield f"  {rank}:" if threads["main"] else f"  {rank}: []"
-        yield from (f"    - {statement(s)}" for s in threads["main"])
+        yield from (f"    - {_item(s)}" for s in threads["main"])
         return
     yield f"  {rank}:"
     for thread, statements in threads.items():
         yield f"    {_quoted(thread)}:" if statements else f"    {_quoted(thread)}: []"
-        yield from (f"      - {statement(s)}" for s in statements)
+        yield from (f"      - {_item(s)}" for s in statements)
+
+
+def _item(item: Statement) -> str:
+    """A statement as an item of a YAML list."""
+    if not (isinstance(item, Call) and item.batch):
+        return _quoted(statement(item))
+    calls = ", ".join(_flow(_call(op, value)) for op, value in zip(item.ops, item.values, strict=True))
+    return f"batch: [{calls}]" if item.handle is None else f"{{batch: [{calls}], as: {_flow(item.handle)}}}"
 
 
 def statement(item: Statement) -> str:
-    """One statement in the file's notation."""
+    """One statement as a person reads it."""
     match item:
         case Wait(handle):
             return f"wait {handle}"
@@ -56,7 +64,7 @@ def statement(item: Statement) -> str:
             return f"compute ms={ms:g}"
         case Call(batch=True):
             calls = ", ".join(_call(op, value) for op, value in zip(item.ops, item.values, strict=True))
-            return f"batch: [{calls}]" if item.handle is None else f"{{batch: [{calls}], as: {item.handle}}}"
+            return f"batch [{calls}]" + (f" -> {item.handle}" if item.handle else "")
     call = _call(item.ops[0], item.values[0])
     return call if item.handle is None else f"{call} -> {item.handle}"
 
@@ -86,5 +94,9 @@ def _keys(op: Operation, value: float | None) -> Iterable[str]:
 
 def _quoted(text: str) -> str:
     """The text as a YAML scalar, quoted only where it has to be."""
-    written = yaml.safe_dump(text, width=10**9, allow_unicode=True).splitlines()
-    return written[0]
+    return str(yaml.safe_dump(text, width=10**9, allow_unicode=True).splitlines()[0])
+
+
+def _flow(text: str) -> str:
+    """The text inside a flow list, where more characters have a meaning."""
+    return str(yaml.safe_dump([text], width=10**9, allow_unicode=True, default_flow_style=True))[1:].rpartition("]")[0]

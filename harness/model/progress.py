@@ -129,7 +129,8 @@ class Changes:
     instances: list[Instance] = field(default_factory=list)
     mixed: list[Instance] = field(default_factory=list)
     mismatched: list[Instance] = field(default_factory=list)
-    released: list[Thread] = field(default_factory=list)
+    released: list[Thread] = field(default_factory=list)  # from a first use or a message
+    resumed: list[Thread] = field(default_factory=list)  # from waiting for operations
 
 
 @dataclass(slots=True, eq=False)
@@ -234,6 +235,20 @@ class Progress:
         """A thread exists that may still issue; until it ends or blocks, nothing that needs the rank is hopeless."""
         self.threads[rank].setdefault(thread, Thread(rank, thread))
 
+    def resume(self, rank: int, thread: str) -> None:
+        """The thread went on although it should be blocked: its engine is ahead of the model, or its wait timed out."""
+        actor = self.threads[rank][thread]
+        for part in actor.awaits:
+            if actor in part.waiters:
+                part.waiters.remove(actor)
+        if actor.hears is not None:
+            self._hearing[actor.hears, rank].remove(actor)
+        for group in actor.first_use:
+            self._first_users[group].remove(actor)
+        actor.awaits, actor.remaining, actor.hears = [], 0, None
+        actor.first_use.clear()
+        actor.backlog.clear()
+
     # --- questions ------------------------------------------------------------------------------------------
 
     def blocked(self, rank: int, thread: str = "main") -> bool:
@@ -243,6 +258,14 @@ class Progress:
     def settled(self) -> bool:
         """Whether nothing can move: every thread is blocked or has ended."""
         return all(t.ended or t.blocked for threads in self.threads for t in threads.values())
+
+    def hearing(self, rank: int) -> tuple[tuple[int, tuple[str, ...]], ...]:
+        """For each source that several threads of the rank wait to hear, the threads in their order."""
+        return tuple(
+            (source, tuple(thread.name for thread in queue))
+            for (source, to), queue in sorted(self._hearing.items())
+            if to == rank and len(queue) > 1
+        )
 
     def drain(self) -> Changes:
         """What changed since the last call."""
@@ -334,6 +357,8 @@ class Progress:
             thread.remaining -= 1
             if not thread.blocked:
                 following += self._replay(thread)
+                if not thread.blocked:
+                    self._changes.resumed.append(thread)
         part.waiters.clear()
         return following
 
