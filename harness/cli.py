@@ -9,7 +9,7 @@ import importlib
 
 import click
 
-#: Subcommand to its one-line help, in the order shown. The module ``harness.commands.NAME`` holds a click command ``command``.
+#: Subcommand to its one-line help, in the order shown; ``harness.commands.NAME`` holds a click command ``command``.
 COMMANDS: dict[str, str] = {}
 
 

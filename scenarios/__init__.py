@@ -1,1 +1,1 @@
-"""What is reproduced: one folder a subject, each with a README of its cause and sources."""
+"""What is reproduced: one package a subject (see `harness.scenario`), and the suite that runs them all."""

@@ -36,6 +36,8 @@ def read(text: str, path: str | None, error: type[InputError] = ProgramError) ->
         mark = getattr(problem, "problem_mark", None)
         line = mark.line + 1 if mark else None
         raise error(f"is not YAML: {getattr(problem, 'problem', None) or problem}", file=path, line=line) from None
+    except InputError:
+        raise
     except ValueError as problem:  # characters that no YAML document may hold
         raise error(f"is not YAML: {problem}", file=path) from None
     finally:

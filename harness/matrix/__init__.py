@@ -1,0 +1,1 @@
+"""``matrix.yaml``: which cells each suite runs, and which verdicts are expected of them."""
