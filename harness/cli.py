@@ -9,8 +9,14 @@ import importlib
 
 import click
 
+from harness.errors import UsageError
+
 #: Subcommand to its one-line help, in the order shown; ``harness.commands.NAME`` holds a click command ``command``.
-COMMANDS: dict[str, str] = {}
+COMMANDS = {
+    "replay": "Run one cell again, by the token that a failure printed.",
+    "matrix": "Check matrix.yaml; list its suites and cells.",
+    "report": "Show a run's evidence as a table, Markdown, JUnit or JSON lines.",
+}
 
 
 class LazyGroup(click.Group):
@@ -29,6 +35,13 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Errors of use end with exit code 2 and their message, not with a traceback."""
+        try:
+            return super().invoke(ctx)
+        except UsageError as error:
+            raise click.UsageError(str(error)) from None
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

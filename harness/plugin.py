@@ -145,19 +145,11 @@ class CellUnderTest:
     def run(self) -> CellResult:
         """Run the cell and note its result for every report; judges nothing."""
         from harness.matrix.run import run_cell
+        from harness.report.junit import properties
 
         result = run_cell(self.planned, self._item.config.stash[_FOLDER])
         self._item.stash[_RESULT] = result
-        self._item.user_properties += [
-            ("cell", self.cell.token),
-            ("verdict", result.verdict),
-            ("order", result.order),
-            ("seconds", f"{result.seconds:.3f}"),
-            ("expected", str(result.expectation)),
-            ("standing", result.standing),
-            ("evidence", result.evidence),
-            ("replay", f"harness replay {self.cell.token}"),
-        ]
+        self._item.user_properties += properties(result).items()
         return result
 
     def check(self) -> CellResult:

@@ -1,0 +1,70 @@
+"""``harness report``: a run's evidence as a table, Markdown, JUnit or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from harness.report.junit import junit
+from harness.report.legend import legend
+from harness.report.load import Run, load_run, newest_run
+from harness.report.markdown import markdown
+from harness.report.terminal import reasons, summary, table
+
+
+def _table(run: Run) -> str:
+    results = run.results
+    lines = [table(results, color=sys.stdout.isatty()), ""]
+    lines += [*legend(r.cell.backend for r in results), *reasons(results), summary(results)]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(run: Run) -> str:
+    record = run.records[-1]
+    return markdown(run.results, record.versions, record.hardware, legend(r.cell.backend for r in run.results))
+
+
+def _lines(run: Run) -> str:
+    return "".join(json.dumps(result.to_json()) + "\n" for result in run.results)
+
+
+def _times(run: Run) -> str:
+    return json.dumps({r.cell.id: round(r.seconds, 3) for r in run.results}, indent=1, sort_keys=True) + "\n"
+
+
+_FORMS: dict[str, Callable[[Run], str]] = {
+    "table": _table,
+    "markdown": _markdown,
+    "junit": lambda run: junit(run.results),
+    "jsonl": _lines,
+    "times": _times,
+}
+
+
+@click.command()
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(list(_FORMS)), default="table", show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file (default: standard output).")
+def command(folder: Path | None, form: str, output: Path | None) -> None:
+    """Show what came of a run, from the evidence in FOLDER (default: the newest run in .harness/).
+
+    \b
+    harness report                             the table again
+    harness report --format markdown           the table for a pull request, with versions and hardware
+    harness report --format times -o t.json    seconds by cell, for pytest --shard I/N --times t.json
+    """
+    folder = folder or newest_run(Path.cwd())
+    run = load_run(folder)
+    for path in run.unfinished:
+        click.echo(f"{path}: breaks off before a result; left out", err=True)
+    if not run.records:
+        raise click.ClickException(f"{folder}: no cell came to a result")
+    text = _FORMS[form](run)
+    if output:
+        output.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
