@@ -33,9 +33,7 @@ class InputError(UsageError):
         return _rebuild_input_error, (type(self), self.message, self.file, self.line)
 
 
-def _rebuild_input_error(
-    cls: type[InputError], message: str, file: str | Path | None, line: int | None
-) -> InputError:
+def _rebuild_input_error(cls: type[InputError], message: str, file: str | Path | None, line: int | None) -> InputError:
     return cls(message, file=file, line=line)
 
 
@@ -104,4 +102,4 @@ class StoppedError(VerdictError):
 
 
 class RankDiedError(VerdictError):
-    """A rank's process ended before its task did; the message gives the rank, the signal or exit code, and its stderr."""
+    """A rank's process ended before its task did; the message gives the rank, how it ended, and its stderr."""

@@ -43,9 +43,7 @@ class Execution:
                 self.progress.threads[rank].clear()
             for thread in threads:
                 self.progress.expect_thread(rank, thread)
-            self.hosts.append(
-                [Host(rank, t, body, self.progress.threads[rank][t]) for t, body in threads.items()]
-            )
+            self.hosts.append([Host(rank, t, body, self.progress.threads[rank][t]) for t, body in threads.items()])
 
     def step(self, host: Host) -> None:
         """Execute the host's next statement, the wait that a blocking call left over, or its end."""
@@ -101,7 +99,7 @@ class Execution:
             awaits = tuple(sorted(self._ids[p] for p in machine.awaits if not p.complete)) if machine.remaining else ()
             waiting = (machine.hears, tuple(machine.first_use), len(machine.backlog))
             yield host.at, bool(host.then), machine.ended, awaits, waiting
-        lane = [(self._ids[part], part.key.index) for part in progress.lanes[rank]]
+        lane = [(self._ids[part], part.key.number) for part in progress.lanes[rank]]
         yield tuple(lane if progress.model.width is not None else sorted(lane))
         yield progress.hearing(rank)
 

@@ -55,12 +55,13 @@ def components(nodes: Iterable[N], successors: Callable[[N], Iterable[N]]) -> li
 
 
 def shortest_cycle(
-    nodes: Sequence[N], successors: Callable[[N], Iterable[N]], *, starts: int | None = None
+    nodes: Sequence[N], successors: Callable[[N], Iterable[N]], *, starts: int | None = None, least: int = 1
 ) -> list[N] | None:
     """A shortest cycle through ``nodes``, as the nodes in order; None if there is none.
 
     Breadth first from every node that lies on a cycle, each search cut at the best length so far. With ``starts``,
-    from that many nodes only: the cycle is then short rather than the shortest.
+    from that many nodes only: the cycle is then short rather than the shortest. No cycle has fewer nodes than
+    ``least``.
     """
     best: list[N] | None = None
     for members in components(nodes, successors):
@@ -69,7 +70,7 @@ def shortest_cycle(
             cycle = _cycle_through(start, successors, inside, len(best) if best else None)
             if cycle is not None:
                 best = cycle
-                if len(best) == 1:
+                if len(best) <= least:
                     return best
     return best
 

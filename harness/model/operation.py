@@ -75,13 +75,13 @@ class InstanceKey(NamedTuple):
     src: int
     dst: int
     tag: int
-    index: int
+    number: int
 
     def __str__(self) -> str:
         if self.stream == "n":
-            return f"new_group #{self.index}"
+            return f"new_group #{self.number}"
         assert self.group is not None
         if self.stream == "p":
             tag = f" tag {self.tag}" if self.tag else ""
-            return f"{self.group.name} {self.src}->{self.dst}{tag} #{self.index}"
-        return f"{self.group.name} #{self.index}"
+            return f"{self.group.name} {self.src}->{self.dst}{tag} #{self.number}"
+        return f"{self.group.name} #{self.number}"

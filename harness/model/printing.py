@@ -13,9 +13,7 @@ from harness.model.program import Call, Compute, DeviceSync, Hear, Program, Stat
 def dump(program: Program) -> str:
     """The whole file."""
     lines = ["program: 1"]
-    for key in ("name", "source", "about"):
-        if text := getattr(program, key):
-            lines.append(f"{key}: {_quoted(text)}")
+    lines += [f"{key}: {_quoted(text)}" for key in ("name", "source", "about") if (text := getattr(program, key))]
     lines.append(f"world: {program.world}")
     lines.append("groups:" if program.groups else "groups: {}")
     lines += [f"  {_quoted(group.name)}: [{', '.join(map(str, group.ranks))}]" for group in program.groups]

@@ -288,7 +288,7 @@ class Progress:
             assert op.peer is not None
             src, dst = (rank, op.peer) if op.kind == "send" else (op.peer, rank)
             stream: tuple[Any, ...] = ("p", op.group, src, dst, op.tag, op.kind)
-            head = ("p", op.group, src, dst, op.tag)
+            head: tuple[str, Group | None, int, int, int] = ("p", op.group, src, dst, op.tag)
         elif op.kind == "new_group":
             stream = head = ("n", None, 0, 0, 0)
         else:
@@ -403,4 +403,6 @@ def differ(left: Operation, right: Operation) -> bool:
         return True
     if left.kind in POINT_TO_POINT:
         return False  # a send and its recv: the match itself says they belong together
-    return (left.kind, left.root) != (right.kind, right.root) or left.kind == "new_group" and left.group != right.group
+    return (left.kind, left.root) != (right.kind, right.root) or (
+        left.kind == "new_group" and left.group != right.group
+    )

@@ -198,7 +198,7 @@ def name(instance: Instance) -> str:
         return f"{kinds} {key}{_labels(instance)}"
     if key.group is None:
         names = "/".join(dict.fromkeys(str(part.op.group) for part in instance.parts))
-        return f"new_group {names} #{key.index}"
+        return f"new_group {names} #{key.number}"
     return f"{kinds} {key}{_labels(instance)}"
 
 
@@ -210,6 +210,8 @@ def _labels(instance: Instance) -> str:
 def _steps(progress: Progress, cycle: list[Node]) -> Iterator[Step]:
     """The cycle as what ranks hold up. An edge from a thread to an operation belongs to the step before it."""
     waits = _Waits(progress)
+    first = min(range(len(cycle)), key=lambda at: _leader(cycle[at]), default=0)
+    cycle = cycle[first:] + cycle[:first]
     for node, after, beyond in zip(cycle, cycle[1:] + cycle[:1], cycle[2:] + cycle[:2], strict=False):
         if isinstance(after, Thread):
             yield Step(
@@ -223,6 +225,11 @@ def _steps(progress: Progress, cycle: list[Node]) -> Iterator[Step]:
         elif isinstance(node, Instance):
             part = next(part for target, part in waits.edges(node) if target is after and part is not None)
             yield Step(part.rank, part.thread, name(node), "queued", name(after), where(part.where))
+
+
+def _leader(node: Node) -> tuple[int, int]:
+    """Which node a cycle is told from: the one of the lowest rank."""
+    return (node.rank, 0) if isinstance(node, Thread) else (min(part.rank for part in node.parts), 1)
 
 
 def _need(node: Node, of: Thread) -> str:

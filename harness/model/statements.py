@@ -12,10 +12,9 @@ from harness.model.operation import POINT_TO_POINT, ROOTED, SYMMETRIC, Group, Op
 from harness.model.program import MAX_STATEMENTS, Call, Compute, DeviceSync, Hear, Statement, Tell, Wait
 from harness.model.yamlnodes import Node, entries, scalar, sequence
 
-_DTYPES = (
-    "float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2 complex64 complex128 "
-    "int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool"
-).split()
+_FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128")
+_INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool")
+_DTYPES = _FLOATS + _INTEGERS
 _COMMON = ("label", "n", "dtype", "value")
 _ACCEPTED = (
     "OP GROUP [key=value ...] [-> handle] with OP one of " + ", ".join(SYMMETRIC + ROOTED + POINT_TO_POINT) + "; "

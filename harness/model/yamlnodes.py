@@ -51,7 +51,7 @@ def _refuse(text: str, path: str | None, error: type[InputError]) -> None:
     """Refuse what could make a small file huge, before anything is built of it."""
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
-        line = event.start_mark.line + 1
+        line = event.start_mark.line + 1  # type: ignore[union-attr]  # always set by the parsers
         if isinstance(event, yaml.AliasEvent):
             raise error("YAML aliases (*name) are not accepted; write the value out", file=path, line=line)
         if isinstance(event, (yaml.SequenceStartEvent, yaml.MappingStartEvent)):
