@@ -76,7 +76,8 @@ class Explorer:
                     handles[statement.handle] = ids
                 if self.blocking:
                     # Call by call, the host waiting for each, handle or not.
-                    numbered += [(Statement("issue", [c], waits=True), (i,)) for c, i in zip(statement.calls, ids, strict=True)]
+                    alone = [Statement("issue", [call], waits=True) for call in statement.calls]
+                    numbered += [(issue, (i,)) for issue, i in zip(alone, ids, strict=True)]
                     continue
             elif statement.what == "wait":
                 ids = handles[statement.handle or ""]
