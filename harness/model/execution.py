@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-from harness.model.operation import POINT_TO_POINT, Operation
 from harness.model.program import Call, DeviceSync, Hear, Program, Statement, Tell, Wait
 from harness.model.progress import Model, Part, Progress, Thread
 
@@ -105,10 +103,3 @@ class Execution:
 
     def _where(self, host: Host, statement: Statement) -> tuple[tuple[str, int, str], ...]:
         return ((self.path, statement.line, f"rank {host.rank}, {host.thread}"),)
-
-
-def streams(op: Operation) -> tuple[Any, ...]:
-    """What orders the op among its rank's others: the group's collectives, one pair's sends or receives, creations."""
-    if op.kind in POINT_TO_POINT:
-        return (op.kind, op.group, op.peer, op.tag)
-    return ("new_group",) if op.kind == "new_group" else ("collective", op.group)

@@ -85,3 +85,21 @@ class InstanceKey(NamedTuple):
             tag = f" tag {self.tag}" if self.tag else ""
             return f"{self.group.name} {self.src}->{self.dst}{tag} #{self.number}"
         return f"{self.group.name} #{self.number}"
+
+
+def stream_of(op: Operation) -> tuple[object, ...]:
+    """What numbers the op among its rank's others: the group's collectives, a pair's sends or its recvs, creations."""
+    if op.kind in POINT_TO_POINT:
+        return (op.kind, op.group, op.peer, op.tag)
+    return ("new_group",) if op.kind == "new_group" else ("collective", op.group)
+
+
+def key_of(rank: int, op: Operation, number: int) -> InstanceKey:
+    """The instance that the rank's operation belongs to, ``number``-th (from 0) on its stream."""
+    if op.kind in POINT_TO_POINT:
+        assert op.peer is not None
+        src, dst = (rank, op.peer) if op.kind == "send" else (op.peer, rank)
+        return InstanceKey("p", op.group, src, dst, op.tag, number)
+    if op.kind == "new_group":
+        return InstanceKey("n", None, 0, 0, 0, number)
+    return InstanceKey("c", op.group, 0, 0, 0, number)

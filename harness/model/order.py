@@ -14,9 +14,8 @@ from itertools import pairwise, product
 from typing import Any
 
 from harness.errors import HarnessError
-from harness.model.execution import streams
 from harness.model.graphs import components, shortest_cycle
-from harness.model.operation import POINT_TO_POINT, InstanceKey, Operation
+from harness.model.operation import InstanceKey, Operation, key_of, stream_of
 
 #: What each thread of each rank issued: one tuple a call, longer for a batch.
 Histories = Mapping[int, Mapping[str, Sequence[tuple[Operation, ...]]]]
@@ -101,7 +100,7 @@ def _shared(threads: Mapping[str, Sequence[tuple[Operation, ...]]]) -> set[Hasha
     for name, calls in threads.items():
         for call in calls:
             for op in call:
-                owners.setdefault(streams(op), set()).add(name)
+                owners.setdefault(stream_of(op), set()).add(name)
     return {stream for stream, names in owners.items() if len(names) > 1}
 
 
@@ -115,7 +114,7 @@ def _merges(
         at, merge = pending.pop()
         ready = []
         for name, length in lengths.items():
-            while at[name] < length and not any(streams(op) in shared for op in threads[name][at[name]]):
+            while at[name] < length and not any(stream_of(op) in shared for op in threads[name][at[name]]):
                 merge.append((name, at[name]))
                 at[name] += 1
             if at[name] < length:
@@ -133,22 +132,11 @@ def _number(
     for name, at in merge:
         call = []
         for op in threads[name][at]:
-            stream = streams(op)
-            index = counts[stream] = counts.get(stream, -1) + 1
-            call.append(key_of(rank, op, index))
+            stream = stream_of(op)
+            number = counts[stream] = counts.get(stream, -1) + 1
+            call.append(key_of(rank, op, number))
         keys[rank, name][at] = tuple(call)
     return keys
-
-
-def key_of(rank: int, op: Operation, index: int) -> InstanceKey:
-    """The instance of the rank's ``index``-th operation on the op's stream."""
-    if op.kind in POINT_TO_POINT:
-        assert op.peer is not None
-        src, dst = (rank, op.peer) if op.kind == "send" else (op.peer, rank)
-        return InstanceKey("p", op.group, src, dst, op.tag, index)
-    if op.kind == "new_group":
-        return InstanceKey("n", None, 0, 0, 0, index)
-    return InstanceKey("c", op.group, 0, 0, 0, index)
 
 
 # --- the graph ----------------------------------------------------------------------------------------------

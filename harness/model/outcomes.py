@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from harness.errors import HarnessError
 from harness.model.certificate import Certificate
-from harness.model.execution import Execution, Host, streams
-from harness.model.operation import Group, Operation
+from harness.model.execution import Execution, Host
+from harness.model.operation import Group, Operation, stream_of
 from harness.model.program import Call, Compute, DeviceSync, Hear, Program, Statement, Tell, Wait
 from harness.model.progress import Model
 from harness.model.proof import outcome, proof
@@ -63,7 +63,7 @@ class _Rest:
         match statement:
             case Call(ops):
                 groups = {op.group for op in ops if op.kind != "new_group"}
-                return _Rest(self.streams | {*map(streams, ops)}, self.groups | groups, self.hears, self.syncs)
+                return _Rest(self.streams | {*map(stream_of, ops)}, self.groups | groups, self.hears, self.syncs)
             case Hear(rank):
                 return _Rest(self.streams, self.groups, self.hears | {rank}, self.syncs)
             case DeviceSync():
@@ -170,7 +170,7 @@ class _Search:
             fresh = {op.group for op in ops if op.kind != "new_group" and rank not in used.get(op.group, ())}
             if any(fresh & other.groups for other in others):
                 return False
-        return not any(streams(op) in other.streams for op in ops for other in others)
+        return not any(stream_of(op) in other.streams for op in ops for other in others)
 
 
 def _rests(statements: tuple[Statement, ...]) -> list[_Rest]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.errors import UsageError
-from harness.model.operation import POINT_TO_POINT, Group, InstanceKey, Operation
+from harness.model.operation import POINT_TO_POINT, Group, InstanceKey, Operation, key_of, stream_of
 
 _MODEL = re.compile(r"(independent|lane|lanes:([1-9][0-9]*)|host_blocking|first_use)(\+buffered)?")
 
@@ -283,23 +283,12 @@ class Progress:
             raise ValueError(f"rank {rank}, thread {name}: an event came from a thread that {state}")
         return thread
 
-    def _key(self, rank: int, op: Operation) -> InstanceKey:
-        if op.kind in POINT_TO_POINT:
-            assert op.peer is not None
-            src, dst = (rank, op.peer) if op.kind == "send" else (op.peer, rank)
-            stream: tuple[Any, ...] = ("p", op.group, src, dst, op.tag, op.kind)
-            head: tuple[str, Group | None, int, int, int] = ("p", op.group, src, dst, op.tag)
-        elif op.kind == "new_group":
-            stream = head = ("n", None, 0, 0, 0)
-        else:
-            stream = head = ("c", op.group, 0, 0, 0)
-        counts = self._counts[rank]
-        index = counts[stream] = counts.get(stream, -1) + 1
-        return InstanceKey(*head, index)
-
     def _place(self, part: Part) -> list[Part]:
         """Match the part with its instance and put it into its rank's lane; returns it if it may start now."""
-        key = self._key(part.rank, part.op)
+        counts = self._counts[part.rank]
+        stream = stream_of(part.op)
+        counts[stream] = counts.get(stream, -1) + 1
+        key = key_of(part.rank, part.op, counts[stream])
         instance = self.instances.get(key)
         if instance is None:
             size = 2 if key.stream == "p" else self.world if key.group is None else len(key.group.ranks)
