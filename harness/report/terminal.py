@@ -21,7 +21,7 @@ _ASCII_MARKS = {"expected": "ok", "unexpected": "NO", "skipped": "-", "unforesee
 def table(results: Sequence[CellResult], *, color: bool, ascii_only: bool = False, width: int = 0) -> str:
     """The whole table as text. It takes the width it needs where ``width`` is less: half a table says nothing."""
     grid = Grid.of(results)
-    view = Table(box=SIMPLE_HEAD, padding=(0, 1), show_edge=False)
+    view = Table(box=None if ascii_only else SIMPLE_HEAD, padding=(0, 1), show_edge=False)
     view.add_column("scenario\n  case", no_wrap=True)
     for backend, variant in grid.columns:
         view.add_column(f"{backend}\n{variant}", no_wrap=True)
@@ -46,7 +46,7 @@ def summary(results: Sequence[CellResult]) -> str:
         "unforeseen": "skipped, unforeseen",
     }
     parts = [f"{number} {words[standing]}" for standing, number in counts.items() if number]
-    return f"{len(results)} cells: {', '.join(parts) or 'none ran'}"
+    return f"{len(results)} {'cell' if len(results) == 1 else 'cells'}: {', '.join(parts) or 'none ran'}"
 
 
 def reasons(results: Sequence[CellResult]) -> list[str]:
