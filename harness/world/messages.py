@@ -68,6 +68,28 @@ class ThreadEnd(NamedTuple):
     ns: int
 
 
+class ThreadStart(NamedTuple):
+    """A Python thread exists that has issued nothing so far but may (seen while another one was blocked)."""
+
+    epoch: int
+    thread: str
+    ns: int
+
+
+class Events(NamedTuple):
+    """Several of the above in order, packed: what a rank really sends while its body runs.
+
+    Operations and stacks are sent once an epoch and then named by number. Each record is a plain tuple that
+    begins with a letter: ``("o", id, Operation)``, ``("f", id, frames)``, ``("i", seq, thread, operation ids,
+    stack id, ns)``, ``("w", thread, seqs, stack id, others, ns)``, ``("c", seq, ns)``, ``("b", thread, ns)`` (a
+    thread began), ``("e", thread, ns)`` (it ended), ``("n", name, value, ns)``, ``("t", thread, to, ns)`` and
+    ``("h", thread, source, stack id, ns)`` (host messages; a hear is answered by Release).
+    """
+
+    epoch: int
+    records: tuple[tuple[Any, ...], ...]
+
+
 class Finished(NamedTuple):
     """The task's body returned or raised: the rank issues nothing more in this epoch.
 
@@ -107,8 +129,21 @@ class Grant(NamedTuple):
     seqs: tuple[int, ...]
 
 
+class Sent(NamedTuple):
+    """These sends count as complete although their recv has not started (buffered models): the host goes on."""
+
+    epoch: int
+    seqs: tuple[int, ...]
+
+
+class Probe(NamedTuple):
+    """Send at once whatever is held back (an unsupervised engine seems stuck, and a late event may say otherwise)."""
+
+    epoch: int
+
+
 class Release(NamedTuple):
-    """The thread may go on from a host wait that is no operation's completion (a first use)."""
+    """The thread may go on from a host wait that is no operation's completion (a first use, a host message)."""
 
     epoch: int
     thread: str

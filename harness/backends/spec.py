@@ -1,0 +1,48 @@
+"""What the rest of the harness needs to know of a backend, without importing what drives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+    from harness.record.recorder import Recorder
+
+
+class BackendSpec(NamedTuple):
+    """A backend's plain description; it is written into the evidence and sent to ranks."""
+
+    name: str
+    #: who moves the bytes: gloo, nccl, xccl, oneccl, mpi
+    transport: str
+    #: the progress model that is imposed, or that the transport is taken to follow; see `harness.model.progress.Model`
+    model: str
+    #: whether operations wait for the supervisor's grant (a model over a transport) or run as they like (a real engine)
+    granting: bool
+
+    @property
+    def torch_name(self) -> str:
+        """The name this backend has in torch.distributed (which gives colons and plus signs a meaning of its own)."""
+        return "harness_" + self.name.replace(":", "_").replace("+", "_")
+
+
+class Backend(Protocol):
+    """A transport with its own progress, or a progress model imposed on a transport."""
+
+    spec: BackendSpec
+
+    def available(self) -> str | None:
+        """None if ranks can use it on this machine; otherwise why not and what would change that."""
+
+    def init(self, rank: int, world: int, store: dist.Store, recorder: Recorder) -> None:
+        """In a rank: make the default process group, so that torch.distributed works as in any script.
+
+        Called once per process, before its first task. From then on, groups made in a task use this backend,
+        and ``recorder`` hears of every operation.
+        """
+
+
+#: ``load(name)`` gives the backend; a name with a parameter (``lanes:4``) is handed over whole.
+Loader = Callable[[str], Backend]

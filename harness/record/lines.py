@@ -1,0 +1,89 @@
+"""The lines of an evidence file: how each event looks as a JSON object, and how operations come back from one.
+
+``thread``, ``seq`` and ``rank`` name who issued what; ``seq`` counts a rank's operations over all threads and groups.
+``where`` is a stack, innermost frame first, each ``[file, line, function]``. ``ns`` is the rank's monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.model.certificate import Certificate
+from harness.model.operation import Group, Operation
+
+Line = dict[str, Any]
+
+
+def operation(op: Operation) -> Line:
+    """The operation as plain values; ``root`` and ``peer`` only where it has them."""
+    line: Line = {"kind": op.kind, "group": [op.group.name, list(op.group.ranks)]}
+    if op.root is not None:
+        line["root"] = op.root
+    if op.peer is not None:
+        line["peer"] = op.peer
+        line["tag"] = op.tag
+    return line | {"n": op.n, "dtype": op.dtype, "label": op.label}
+
+
+def parse_operation(line: Mapping[str, Any]) -> Operation:
+    """The operation that `operation` wrote. Raises KeyError, TypeError or ValueError on anything else."""
+    name, ranks = line["group"]
+    return Operation(
+        kind=str(line["kind"]),
+        group=Group(str(name), tuple(int(rank) for rank in ranks)),
+        root=line.get("root"),
+        peer=line.get("peer"),
+        tag=int(line.get("tag", 0)),
+        n=int(line["n"]),
+        dtype=str(line["dtype"]),
+        label=str(line["label"]),
+    )
+
+
+def event(rank: int, record: tuple[Any, ...]) -> Line | None:
+    """The line of one event of `harness.world.messages.Events`, its numbers resolved; None for those without one."""
+    match record:
+        case ("i", seq, thread, ops, where, ns):
+            return _line("issue", rank, ns, thread=thread, seq=seq, ops=[operation(op) for op in ops], where=where)
+        case ("w", thread, seqs, where, others, ns):
+            return _line("wait", rank, ns, thread=thread, seqs=seqs, where=where, others=others)
+        case ("c", seq, ns):
+            return _line("complete", rank, ns, seq=seq)
+        case ("b", thread, ns):
+            return _line("thread_start", rank, ns, thread=thread)
+        case ("e", thread, ns):
+            return _line("thread_end", rank, ns, thread=thread)
+        case ("n", name, value, ns):
+            return _line("note", rank, ns, name=name, value=value)
+        case ("t", thread, to, ns):
+            return _line("tell", rank, ns, thread=thread, to=to)
+        case ("h", thread, source, where, ns):
+            return _line("hear", rank, ns, thread=thread, source=source, where=where)
+        case ("end", ok, ns):
+            return _line("finish", rank, ns, ok=ok)
+    return None
+
+
+def grant(rank: int, seqs: tuple[int, ...]) -> Line:
+    """The supervisor let these operations of the rank go to the transport."""
+    return {"type": "grant", "rank": rank, "seqs": seqs}
+
+
+def certificate(proof: Certificate | None) -> Line:
+    """A proof, or None where a real engine went on after all and an earlier one is taken back."""
+    return {"type": "certificate", "certificate": None if proof is None else proof.to_json()}
+
+
+def rank_outcome(rank: int, ok: bool, error: Mapping[str, Any] | None = None, **more: Any) -> Line:
+    """How a rank's body ended; ``error`` has ``type``, ``message`` and ``traceback``."""
+    return {"type": "rank", "rank": rank, "ok": ok, "error": None if error is None else dict(error)} | more
+
+
+def end(seconds: float, timed_out: bool, **more: Any) -> Line:
+    """The last line: the cell is over."""
+    return {"type": "end", "seconds": round(seconds, 6), "timed_out": timed_out} | more
+
+
+def _line(kind: str, rank: int, ns: int, **values: Any) -> Line:
+    return {"type": kind, "rank": rank, **values, "ns": ns}
