@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from harness.matrix.jobs import jobs
 from harness.matrix.names import check_cell
 from harness.matrix.plan import Matrix, Planned, load_matrix
 
@@ -14,16 +15,19 @@ from harness.matrix.plan import Matrix, Planned, load_matrix
 @click.command()
 @click.option("--matrix", "path", type=click.Path(path_type=Path), default=Path("matrix.yaml"), show_default=True)
 @click.option("--suite", help="List the cells of this suite, with their tokens and what is expected.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--format", "form", type=click.Choice(["text", "json", "github"]), default="text", show_default=True)
 def command(path: Path, suite: str | None, form: str) -> None:
     """Check matrix.yaml, and list its suites or the cells of one.
 
     \b
     harness matrix                   the suites, and how many cells each has
     harness matrix --suite pr        the cells of one
+    harness matrix --suite nightly --format github      its jobs, for fromJSON in a workflow
     """
     matrix = load_matrix(path, check_cell)
-    if form == "json":
+    if form == "github":
+        click.echo(json.dumps({"include": jobs(matrix, [suite] if suite else list(matrix.suites))}))
+    elif form == "json":
         names = [suite] if suite else list(matrix.suites)
         click.echo(json.dumps({name: [_plain(p) for p in matrix.suite(name)] for name in names}, indent=2))
     elif suite:

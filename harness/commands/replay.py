@@ -31,13 +31,14 @@ def command(token: str, path: Path, limit: float, times: int, evidence: Path | N
     \b
     harness replay deepspeed_zero3_group_order/lane/4/dp_edp/split/installed
     """
-    from harness.matrix.run import run_cell
-    from harness.world import pool
-
     cell = Cell.parse(token)
     fault = check_cell(cell)
     if fault:
         raise UsageError(f"token {token!r}: {fault[0]}: {fault[1]}")
+
+    from harness.matrix.run import run_cell  # only now: it brings the rooms that start ranks
+    from harness.world import pool
+
     expectation = _expectation(path, cell)
     folder = (evidence or Path(".harness") / time.strftime("%Y%m%d-%H%M%S-replay")).absolute()
     met = True

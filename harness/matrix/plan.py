@@ -12,7 +12,7 @@ from typing import Any
 from harness.errors import UsageError
 from harness.matrix.cell import FIELDS, Cell, Scalar, make_cell
 from harness.matrix.document import Document, YamlPath, load
-from harness.matrix.schema import Block, Rule, validated
+from harness.matrix.schema import Block, Machine, Rule, Suite, validated
 
 #: Says of a cell that can't exist which field is wrong, and what is accepted (`harness.matrix.names`).
 Check = Callable[[Cell], tuple[str, str] | None]
@@ -20,26 +20,27 @@ Check = Callable[[Cell], tuple[str, str] | None]
 
 @dataclass(frozen=True)
 class Expectation:
-    """What may come of a cell. ``line`` is the rule's line in the matrix; 0 where there is no rule."""
+    """What may come of a cell: each outcome a verdict, or a verdict and an order (``deadlock cyclic``).
 
-    verdicts: tuple[str, ...]
-    order: str = "any"
+    ``line`` is the rule's line in the matrix; 0 where there is no rule.
+    """
+
+    outcomes: tuple[str, ...]
     line: int = 0
     because: str = ""
 
     def met_by(self, verdict: str, order: str) -> bool:
-        return verdict in self.verdicts and self.order in ("any", order)
+        return verdict in self.outcomes or f"{verdict} {order}" in self.outcomes
 
     def __str__(self) -> str:
-        text = " or ".join(self.verdicts)
-        return text if self.order == "any" else f"{text}, order {self.order}"
+        return " or ".join(self.outcomes)
 
     def to_json(self) -> dict[str, Any]:
-        return {"verdicts": list(self.verdicts), "order": self.order, "line": self.line, "because": self.because}
+        return {"outcomes": list(self.outcomes), "line": self.line, "because": self.because}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Expectation:
-        return cls(tuple(value["verdicts"]), value["order"], value["line"], value["because"])
+        return cls(tuple(value["outcomes"]), value["line"], value["because"])
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Matrix:
     file: str
     suites: Mapping[str, Sequence[Planned]]
     about: Mapping[str, str] = field(default_factory=dict)
+    machines: Mapping[str, Mapping[str, Machine]] = field(default_factory=dict)
 
     def suite(self, name: str) -> Sequence[Planned]:
         if name not in self.suites:
@@ -93,12 +95,14 @@ def load_matrix(path: Path, check: Check | None = None) -> Matrix:
                 expectation = _expectation(document, file.expectations, cell, path_of_block, used)
                 planned[cell] = Planned(cell, expectation, block.may_skip, suite.limit)
         suites[name] = list(planned.values())
+        _check_machines(document, name, suite, planned)
     for index in range(len(file.expectations)):
         if index not in used:
             raise document.error(
                 ("expectations", index), "applies to no cell of any suite, or an earlier rule takes them all"
             )
-    return Matrix(document.file, suites, {name: suite.about for name, suite in file.suites.items()})
+    about = {name: suite.about for name, suite in file.suites.items()}
+    return Matrix(document.file, suites, about, {name: suite.machines for name, suite in file.suites.items()})
 
 
 def expand(block: Block) -> Iterable[Cell]:
@@ -127,8 +131,17 @@ def _expectation(document: Document, rules: Sequence[Rule], cell: Cell, path: Ya
         if _applies(rule, cell):
             used.add(index)
             line = document.line(("expectations", index)) or 0
-            return Expectation(tuple(rule.expect), rule.order, line, rule.because)
+            return Expectation(tuple(rule.expect), line, rule.because)
     raise document.error(path, f"no expectation covers the cell {cell.token}; add a rule to `expectations`")
+
+
+def _check_machines(document: Document, name: str, suite: Suite, cells: Iterable[Cell]) -> None:
+    """Where a suite names machines, each of its cells runs on exactly one."""
+    for backend in dict.fromkeys(cell.backend for cell in cells):
+        serving = [m for m, machine in suite.machines.items() if _matches(backend, machine.backend)]
+        if suite.machines and len(serving) != 1:
+            what = f"served by {', '.join(serving)}" if serving else "served by none"
+            raise document.error(("suites", name, "machines"), f"backend {backend} is {what}; accepted: by exactly one")
 
 
 def _applies(rule: Rule, cell: Cell) -> bool:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from harness.matrix.document import Document, YamlPath
 
 #: Verdicts an expectation may name; ``unknown`` (the checker itself failed) can't be expected.
-Verdict = Literal["completes", "deadlock", "missing", "mismatch", "silent_mix", "wrong_values", "crashed", "timeout"]
-Order = Literal["consistent", "cyclic", "any"]
+VERDICTS = ("completes", "deadlock", "missing", "mismatch", "silent_mix", "wrong_values", "crashed", "timeout")
+ORDERS = ("consistent", "cyclic")
+
+
+def _outcome(text: str) -> str:
+    verdict, _, order = text.partition(" ")
+    if verdict not in VERDICTS or (order and order not in ORDERS):
+        raise ValueError(f"accepted: one of {', '.join(VERDICTS)}, alone or followed by {' or '.join(ORDERS)}")
+    return text
 
 
 def _listed(value: Any) -> Any:
@@ -40,11 +47,22 @@ class Block(_Strict):
     may_skip: str = ""
 
 
+class Machine(_Strict):
+    """Where a CI runs a part of a suite: the labels of its runner, which backends it serves, in how many shards."""
+
+    runs_on: Names
+    backend: Names
+    #: The environment of tox.ini that runs it.
+    tox: str
+    shards: Annotated[int, Field(ge=1, le=256)] = 1
+
+
 class Suite(_Strict):
     about: str
     #: Seconds a cell may take before it is stopped.
     limit: Annotated[float, Field(gt=0)] = 60.0
     cells: Annotated[list[Block], Field(min_length=1)]
+    machines: dict[str, Machine] = Field(default_factory=dict)
 
 
 class Rule(_Strict):
@@ -57,8 +75,8 @@ class Rule(_Strict):
     arrival: Names = Field(default_factory=lambda: ["*"])
     variant: Names = Field(default_factory=lambda: ["*"])
     params: Params = Field(default_factory=dict)
-    expect: Annotated[list[Verdict], BeforeValidator(_listed), Field(min_length=1)]
-    order: Order
+    #: A verdict, or a verdict and an order: ``deadlock cyclic``.
+    expect: Annotated[list[Annotated[str, AfterValidator(_outcome)]], BeforeValidator(_listed), Field(min_length=1)]
     because: str = ""
 
 
@@ -97,6 +115,8 @@ def _message(path: YamlPath, fault: Any) -> str:
         return f"the key is unknown (value {given!r}); accepted: {', '.join(_keys_beside(path))}"
     if kind == "literal_error":
         return f"{given!r} is not accepted; accepted: {context['expected']}"
+    if kind == "value_error":
+        return f"{given!r} is not accepted; {context['error']}"
     return f"{given!r} is not accepted: {fault['msg']}"
 
 
@@ -105,4 +125,6 @@ def _keys_beside(path: YamlPath) -> list[str]:
         return list(MatrixFile.model_fields)
     if path[0] == "expectations":
         return list(Rule.model_fields)
-    return list((Block if "cells" in path[:-1] else Suite).model_fields)
+    if len(path) < 4:
+        return list(Suite.model_fields)
+    return list((Block if path[2] == "cells" else Machine).model_fields)

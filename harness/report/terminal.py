@@ -70,9 +70,9 @@ def _shown(result: CellResult | None, marks: dict[str, str]) -> Text:
         return text
     text.append(f"\n{result.order} {result.seconds:.2f}s", style="dim")
     if result.standing == "unexpected":
-        text.append(f"\nwant {' or '.join(result.expectation.verdicts)}", style="red")
-        if result.expectation.order != "any":
-            text.append(f"\n  {result.expectation.order}", style="red")
+        for word, outcome in zip(["want", *["or"] * 9], result.expectation.outcomes, strict=False):
+            verdict, _, order = outcome.partition(" ")
+            text.append(f"\n{word} {verdict}" + (f"\n  {order}" if order else ""), style="red")
     return text
 
 

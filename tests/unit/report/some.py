@@ -6,8 +6,8 @@ from harness.matrix.cell import make_cell
 from harness.matrix.plan import Expectation
 from harness.matrix.result import SKIPPED, CellResult
 
-DEADLOCK = Expectation(("deadlock",), "cyclic", 12, "ranks wait for each other")
-COMPLETES = Expectation(("completes",), "consistent", 15)
+DEADLOCK = Expectation(("deadlock cyclic",), 12, "ranks wait for each other")
+COMPLETES = Expectation(("completes consistent",), 15)
 
 
 def result(backend: str, variant: str, verdict: str, order: str, expectation: Expectation, **more: str) -> CellResult:

@@ -60,7 +60,7 @@ def test_markdown_carries_versions_hardware_and_how_to_replay() -> None:
     assert "| zero3 | 4 ranks, dp_edp, split | ✅ deadlock<br>cyclic, 0.25 s | ❌ deadlock" in rows[2]
     assert "- lane: a model\n- skipped 2 on nccl: no CUDA device\n- versions: torch 2.13.0\n" in text
     assert "- hardware: cpu A\\|B, cores 2\n" in text
-    assert f"- `harness replay {UNEXPECTED.cell.token}`: deadlock (cyclic), want completes, order consistent" in text
+    assert f"- `harness replay {UNEXPECTED.cell.token}`: deadlock (cyclic), want completes consistent" in text
 
 
 def test_results_survive_json() -> None:
