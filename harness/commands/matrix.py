@@ -16,7 +16,8 @@ from harness.matrix.plan import Matrix, Planned, load_matrix
 @click.option("--matrix", "path", type=click.Path(path_type=Path), default=Path("matrix.yaml"), show_default=True)
 @click.option("--suite", help="List the cells of this suite, with their tokens and what is expected.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "github"]), default="text", show_default=True)
-def command(path: Path, suite: str | None, form: str) -> None:
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file (default: standard output).")
+def command(path: Path, suite: str | None, form: str, output: Path | None) -> None:
     """Check matrix.yaml, and list its suites or the cells of one.
 
     \b
@@ -25,22 +26,25 @@ def command(path: Path, suite: str | None, form: str) -> None:
     harness matrix --suite nightly --format github      its jobs, for fromJSON in a workflow
     """
     matrix = load_matrix(path, check_cell)
+    names = [suite] if suite else list(matrix.suites)
     if form == "github":
-        click.echo(json.dumps({"include": jobs(matrix, [suite] if suite else list(matrix.suites))}))
+        text = json.dumps({"include": jobs(matrix, names)})
     elif form == "json":
-        names = [suite] if suite else list(matrix.suites)
-        click.echo(json.dumps({name: [_plain(p) for p in matrix.suite(name)] for name in names}, indent=2))
+        text = json.dumps({name: [_plain(p) for p in matrix.suite(name)] for name in names}, indent=2)
     elif suite:
-        for planned in matrix.suite(suite):
-            click.echo(f"{planned.cell.token:<84} {planned.expectation}")
+        text = "\n".join(f"{planned.cell.token:<84} {planned.expectation}" for planned in matrix.suite(suite))
     else:
-        _list_suites(matrix)
+        text = "\n".join(_suite_line(matrix, name) for name in names)
+    if output:
+        output.write_text(text + "\n", encoding="utf-8")
+    else:
+        click.echo(text)
 
 
-def _list_suites(matrix: Matrix) -> None:
-    for name, planned in matrix.suites.items():
-        backends = ", ".join(dict.fromkeys(p.cell.backend for p in planned))
-        click.echo(f"{name:<10}{len(planned):>5} cells  {backends:<24}  {matrix.about[name]}")
+def _suite_line(matrix: Matrix, name: str) -> str:
+    planned = matrix.suite(name)
+    backends = ", ".join(dict.fromkeys(p.cell.backend for p in planned))
+    return f"{name:<10}{len(planned):>5} cells  {matrix.about[name]} ({backends})"
 
 
 def _plain(planned: Planned) -> dict[str, object]:

@@ -11,7 +11,7 @@ import click
 
 from harness.report.junit import junit
 from harness.report.legend import legend
-from harness.report.load import Run, load_run, newest_run
+from harness.report.load import Run, load_runs, newest_run
 from harness.report.markdown import markdown
 from harness.report.terminal import reasons, summary, table
 
@@ -46,23 +46,24 @@ _FORMS: dict[str, Callable[[Run], str]] = {
 
 
 @click.command()
-@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path(path_type=Path))
 @click.option("--format", "form", type=click.Choice(list(_FORMS)), default="table", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file (default: standard output).")
-def command(folder: Path | None, form: str, output: Path | None) -> None:
+def command(folders: tuple[Path, ...], form: str, output: Path | None) -> None:
     """Show what came of a run, from the evidence in FOLDER (default: the newest run in .harness/).
+
+    Several folders (shards, or several labs) are joined into one report.
 
     \b
     harness report                             the table again
     harness report --format markdown           the table for a pull request, with versions and hardware
     harness report --format times -o t.json    seconds by cell, for pytest --shard I/N --times t.json
     """
-    folder = folder or newest_run(Path.cwd())
-    run = load_run(folder)
+    run = load_runs(folders or (newest_run(Path.cwd()),))
     for path in run.unfinished:
         click.echo(f"{path}: breaks off before a result; left out", err=True)
     if not run.records:
-        raise click.ClickException(f"{folder}: no cell came to a result")
+        raise click.ClickException("no cell came to a result")
     text = _FORMS[form](run)
     if output:
         output.write_text(text, encoding="utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,13 @@ def load_run(folder: Path) -> Run:
         else:
             records.append(record)
     return Run(records, unfinished)
+
+
+def load_runs(folders: Sequence[Path]) -> Run:
+    """Several runs as one; of a cell that is in more than one, the last folder's result counts."""
+    runs = [load_run(folder) for folder in folders]
+    latest = {record.result.cell: record for run in runs for record in run.records}
+    return Run(list(latest.values()), [path for run in runs for path in run.unfinished])
 
 
 def _record(path: Path) -> Record | None:

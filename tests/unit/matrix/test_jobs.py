@@ -16,7 +16,7 @@ suites:
   night:
     about: two machines
     cells:
-      - {scenario: zero3, backend: [gloo, "lanes:2", nccl], world: 2, topology: mirror, arrival: same, variant: installed}
+      - {scenario: z, backend: [gloo, "lanes:2", nccl], world: 2, topology: mirror, arrival: same, variant: installed}
     machines:
       cpu: {runs_on: ubuntu-latest, backend: [gloo, "lanes:2"], tox: nightly, shards: 2}
       gpu: {runs_on: [self-hosted, cuda], backend: nccl, tox: lab-cuda}

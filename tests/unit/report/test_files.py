@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,7 +12,7 @@ import pytest
 from harness.errors import InputError, UsageError
 from harness.matrix.result import CellResult
 from harness.report.junit import junit
-from harness.report.load import load_run, newest_run
+from harness.report.load import load_run, load_runs, newest_run
 
 from .some import ALL, AS_EXPECTED, UNEXPECTED
 
@@ -77,3 +78,12 @@ def test_junit_counts_and_carries_properties() -> None:
     found = {p.get("name"): p.get("value") for p in failed.iter("property")}
     assert found["verdict"] == "deadlock"
     assert found["replay"] == f"harness replay {UNEXPECTED.cell.token}"
+
+
+def test_shards_are_joined_and_the_last_result_of_a_cell_counts(tmp_path: Path) -> None:
+    again = dataclasses.replace(AS_EXPECTED, seconds=9.0)
+    write_evidence(tmp_path / "1", AS_EXPECTED)
+    write_evidence(tmp_path / "2", UNEXPECTED)
+    write_evidence(tmp_path / "2", again)
+    joined = load_runs([tmp_path / "1", tmp_path / "2"])
+    assert sorted(r.seconds for r in joined.results) == [0.25, 9.0]
