@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 _connected_to: Any = None
@@ -39,3 +42,25 @@ def reset() -> None:
     release = getattr(groups, "_release_process_group_references", None)  # not in every release
     if release is not None:
         release()
+
+
+@contextmanager
+def prefetch_order(order: Callable[[Sequence[Any]], list[Any]]) -> Iterator[None]:
+    """While entered, sets of parameters in ZeRO-3's prefetcher iterate in ``order`` of their construction order.
+
+    A real set iterates by address; which addresses parameters get is all that this replaces.
+    """
+    import deepspeed.runtime.zero.partitioned_param_coordinator as module
+
+    class OrderedSet(builtins.set):  # type: ignore[type-arg]
+        def __iter__(self) -> Iterator[Any]:
+            items = list(super().__iter__())
+            if items and all(hasattr(item, "ds_id") for item in items):
+                return iter(order(sorted(items, key=lambda item: item.ds_id)))
+            return iter(items)
+
+    module.set = OrderedSet
+    try:
+        yield
+    finally:
+        del module.set

@@ -34,7 +34,7 @@ def by_hash(module: Any, names: Iterable[str]) -> list[str]:
 
 @contextmanager
 def ordered(order: Callable[[Any, Iterable[str]], list[str]]) -> Iterator[None]:
-    """While entered, expert parameter groups come in ``order``; dense ones, and those of one name, stay as they were."""
+    """While entered, expert parameter groups come in ``order``; dense ones and those of one name stay in place."""
     module, original = _find()
 
     @functools.wraps(original)
