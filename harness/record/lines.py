@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from harness.backends.spec import BackendSpec
 from harness.model.certificate import Certificate
 from harness.model.operation import Group, Operation
+from harness.world.messages import Frame
 
 Line = dict[str, Any]
 
@@ -41,6 +43,11 @@ def parse_operation(line: Mapping[str, Any]) -> Operation:
     )
 
 
+def world(size: int, epoch: int, spec: BackendSpec, settle: bool) -> Line:
+    """What the events that follow come from: the first line of a task."""
+    return {"type": "world", "world": size, "epoch": epoch, "backend": spec._asdict(), "settle": settle}
+
+
 def event(rank: int, record: tuple[Any, ...]) -> Line | None:
     """The line of one event of `harness.world.messages.Events`, its numbers resolved; None for those without one."""
     match record:
@@ -63,6 +70,34 @@ def event(rank: int, record: tuple[Any, ...]) -> Line | None:
         case ("end", ok, ns):
             return _line("finish", rank, ns, ok=ok)
     return None
+
+
+def record_of(line: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The event that `event` made the line of; None for lines that are no event."""
+    match line["type"]:
+        case "issue":
+            ops = tuple(parse_operation(op) for op in line["ops"])
+            return ("i", line["seq"], line["thread"], ops, frames(line["where"]), line["ns"])
+        case "wait":
+            return ("w", line["thread"], tuple(line["seqs"]), frames(line["where"]), tuple(line["others"]), line["ns"])
+        case "complete":
+            return ("c", line["seq"], line["ns"])
+        case "thread_start":
+            return ("b", line["thread"], line["ns"])
+        case "thread_end":
+            return ("e", line["thread"], line["ns"])
+        case "tell":
+            return ("t", line["thread"], line["to"], line["ns"])
+        case "hear":
+            return ("h", line["thread"], line["source"], frames(line["where"]), line["ns"])
+        case "finish":
+            return ("end", line["ok"], line["ns"])
+    return None
+
+
+def frames(where: Any) -> tuple[Frame, ...]:
+    """A stack as it was recorded."""
+    return tuple(Frame(str(file), int(number), str(function)) for file, number, function in where)
 
 
 def grant(rank: int, seqs: tuple[int, ...]) -> Line:

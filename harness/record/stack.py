@@ -26,6 +26,7 @@ _SKIPPED = tuple(
         ("deepspeed", "comm", "comm.py"),
         ("deepspeed", "comm", "torch.py"),
         ("deepspeed", "utils", "nvtx.py"),
+        ("typing_extensions.py",),
         ("contextlib.py",),
         ("functools.py",),
         ("threading.py",),

@@ -83,12 +83,14 @@ class Supervisor:
         self.certificate: Certificate | None = None
         self.error: errors.HarnessError | None = None
         self.progress = Progress(spec.model, world)
+        self.mixed: list[Instance] = []  # complete ones whose parts carry different data
         self._sink, self._settle = sink, settle
         self._ranks = [_Rank() for _ in range(world)]
         self._out: Outbox = []
         self._first_uses: set[tuple[int, str]] = set()
         self._hears: set[tuple[int, str]] = set()
         self._look = False
+        sink(lines.world(world, epoch, spec, settle))
 
     # --- what happens ---------------------------------------------------------------------------------------
 
@@ -99,6 +101,11 @@ class Supervisor:
         for record in self._unpack(message):
             self._accept(rank, record)
         return self._conclude()
+
+    def replay(self, rank: int, record: Record) -> None:
+        """Take one event that was recorded before, as `harness.record.lines.record_of` gives it."""
+        self._accept(rank, record)
+        self._conclude()
 
     def rank_ended(self, rank: int, how: str) -> Outbox:
         """The rank's process is gone before its task was done; ``how`` says by what (``signal 9``, ``exit 0``)."""
@@ -266,6 +273,7 @@ class Supervisor:
         changes = self.progress.drain()
         if changes.mismatched:
             self._look = True
+        self.mixed += changes.mixed
         if self.spec.granting:
             self._grant(changes.instances)
             self._let_sends_go(changes.completed)
@@ -283,6 +291,7 @@ class Supervisor:
                 seqs.setdefault(part.rank, []).append(part.seq)
         for rank, granted in seqs.items():
             self._out.append((rank, Grant(self.epoch, tuple(granted))))
+            self._sink(lines.grant(rank, tuple(granted)))
 
     def _let_sends_go(self, completed: list[Part]) -> None:
         if not self.progress.model.buffered:
@@ -351,9 +360,3 @@ def _thread(record: Record) -> str:
     name: str = record[1] if record[0] in "wbeth" else record[2]
     return name
 
-
-def grants_of(out: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, int]]:
-    """``(rank, seq)`` of everything granted in ``out``, in order."""
-    for rank, message in out:
-        if isinstance(message, Grant):
-            yield from ((rank, seq) for seq in message.seqs)

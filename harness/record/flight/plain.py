@@ -50,7 +50,9 @@ class Reader:
                 return self._pop()
             action = _ACTIONS.get(code)
             if action is None:
-                raise self._error(f"opcode {bytes([code])!r} is not plain data; it could import or call, and is refused")
+                raise self._error(
+                    f"opcode {bytes([code])!r} is not plain data; it could import or call, and is refused"
+                )
             action(self)
         raise self._error(f"more than {VALUES} values")
 

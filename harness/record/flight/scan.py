@@ -168,7 +168,12 @@ def scan(data: Any, begin: int, tape: Any, pool: Any, stack: Any, marks: Any, me
                 a[target], cap[target] = used, room
                 used += room
             for i in range(count):
-                if wanted == DICT and i % 2 == 0 and kind[stack[first + i]] != TEXT and kind[stack[first + i]] != INTEGER:
+                if (
+                    wanted == DICT
+                    and i % 2 == 0
+                    and kind[stack[first + i]] != TEXT
+                    and kind[stack[first + i]] != INTEGER
+                ):
                     return refused
                 pool[a[target] + have + i] = stack[first + i]
             b[target] = have + count
