@@ -15,7 +15,8 @@ from harness.errors import UsageError
 COMMANDS = {
     "replay": "Run one cell again, by the token that a failure printed.",
     "matrix": "Check matrix.yaml; list its suites and cells.",
-    "report": "Show a run's evidence as a table, Markdown, JUnit or JSON lines.",
+    "report": "Show a run's evidence as a table, Markdown, HTML, JUnit or JSON lines.",
+    "timeline": "Write a cell's evidence as a trace for Perfetto or chrome://tracing.",
 }
 
 

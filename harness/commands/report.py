@@ -1,4 +1,4 @@
-"""``harness report``: a run's evidence as a table, Markdown, JUnit or JSON lines."""
+"""``harness report``: a run's evidence as a table, Markdown, HTML, JUnit or JSON lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from harness.report.html import html
 from harness.report.junit import junit
 from harness.report.legend import legend
 from harness.report.load import Run, load_runs, newest_run
@@ -39,6 +40,7 @@ def _times(run: Run) -> str:
 _FORMS: dict[str, Callable[[Run], str]] = {
     "table": _table,
     "markdown": _markdown,
+    "html": lambda run: html(run, legend(r.cell.backend for r in run.results)),
     "junit": lambda run: junit(run.results),
     "jsonl": _lines,
     "times": _times,
@@ -57,6 +59,7 @@ def command(folders: tuple[Path, ...], form: str, output: Path | None) -> None:
     \b
     harness report                             the table again
     harness report --format markdown           the table for a pull request, with versions and hardware
+    harness report --format html -o run.html   one file to look at: every cell, with its picture
     harness report --format times -o t.json    seconds by cell, for pytest --shard I/N --times t.json
     """
     run = load_runs(folders or (newest_run(Path.cwd()),))

@@ -13,6 +13,12 @@ from rich.text import Text
 from harness.matrix.result import SKIPPED, CellResult, count
 from harness.report.grid import Grid, case
 
+WORDS = {
+    "expected": "as expected",
+    "unexpected": "unexpected",
+    "skipped": "skipped as foreseen",
+    "unforeseen": "skipped, unforeseen",
+}
 _STYLES = {"expected": "green", "unexpected": "bold red", "skipped": "yellow", "unforeseen": "bold red"}
 _MARKS = {"expected": "✓", "unexpected": "✗", "skipped": "-", "unforeseen": "✗"}
 _ASCII_MARKS = {"expected": "ok", "unexpected": "NO", "skipped": "-", "unforeseen": "NO"}
@@ -39,13 +45,7 @@ def table(results: Sequence[CellResult], *, color: bool, ascii_only: bool = Fals
 def summary(results: Sequence[CellResult]) -> str:
     """One line of counts, such as ``78 cells: 78 as expected``."""
     counts = count(results)
-    words = {
-        "expected": "as expected",
-        "unexpected": "unexpected",
-        "skipped": "skipped as foreseen",
-        "unforeseen": "skipped, unforeseen",
-    }
-    parts = [f"{number} {words[standing]}" for standing, number in counts.items() if number]
+    parts = [f"{number} {WORDS[standing]}" for standing, number in counts.items() if number]
     return f"{len(results)} {'cell' if len(results) == 1 else 'cells'}: {', '.join(parts) or 'none ran'}"
 
 
