@@ -27,7 +27,9 @@ class RecordedGroup(Issuer):
     def allreduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: timedelta | None = None) -> dist.Work:
         tensors = _list(tensors)
         opts = _options(c10d.AllreduceOptions, opts, timeout, reduceOp=op)
-        return self._collective("all_reduce", tensors, opts, lambda: self.inner.allreduce(tensors, opts), result=tensors)
+        return self._collective(
+            "all_reduce", tensors, opts, lambda: self.inner.allreduce(tensors, opts), result=tensors
+        )
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> dist.Work:
         opts = _options(c10d.AllreduceCoalescedOptions, opts)
@@ -74,7 +76,11 @@ class RecordedGroup(Issuer):
         )
 
     def _allgather_base(
-        self, output: torch.Tensor, input: torch.Tensor, opts: Any = None, timeout: timedelta | None = None  # noqa: A002
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        opts: Any = None,
+        timeout: timedelta | None = None,  # noqa: A002
     ) -> dist.Work:
         opts = _options(c10d.AllgatherOptions, opts, timeout)
         into, sent = wire.movable((output, input), self.process.pure)
@@ -158,7 +164,9 @@ class RecordedGroup(Issuer):
             "reduce_scatter", outputs, opts, lambda: self.inner.reduce_scatter(outputs, inputs, opts), result=outputs
         )
 
-    def _reduce_scatter_base(self, outputTensor: torch.Tensor, inputTensor: torch.Tensor, opts: Any = None) -> dist.Work:  # noqa: N803
+    def _reduce_scatter_base(
+        self, outputTensor: torch.Tensor, inputTensor: torch.Tensor, opts: Any = None
+    ) -> dist.Work:  # noqa: N803
         output, whole = outputTensor, inputTensor
         opts = _options(c10d.ReduceScatterOptions, opts)
 

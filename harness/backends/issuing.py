@@ -76,7 +76,9 @@ class Issuer(dist.ProcessGroup):  # type: ignore[misc]
         if not recorder.recording:
             return start()
         number = self._number(kind, tensors, None, peer=self.identity.ranks[peer], tag=tag)
-        ticket = Ticket(self.process.kept(start) if recorder.granting else None)
+        ticket = Ticket(start if recorder.granting else None)
+        if recorder.granting:
+            self.process.keep(ticket)
         work = RecordedWork(recorder, (ticket,), tensors, p2p=True)
         batch = self._batch or self.process.open_batch()
         if batch is None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -23,6 +23,7 @@ from harness.backends.batch import Batch
 from harness.backends.group import RecordedGroup
 from harness.backends.issuing import Issuer
 from harness.backends.spec import BackendSpec
+from harness.backends.work import await_transfer
 from harness.model.operation import Group, Operation
 from harness.model.progress import Model
 from harness.record.recorder import Recorder, Ticket
@@ -56,7 +57,7 @@ class Process:
         self._names: dict[Group, int] = {}
         self._created = 0
         self._identity: Group | None = None
-        self._kept: list[dist.Work] = []
+        self._transfers: list[Ticket] = []
         self._batches = threading.local()
         dist.Backend.register_backend(spec.torch_name, self._create, extended_api=True, devices=["cpu"])
         self._new_group = torch_c10d._new_group_with_tag
@@ -84,9 +85,10 @@ class Process:
         The transport's groups are used again, the k-th over the same ranks for the k-th, whatever order the last
         task ended in on this rank; a model leaves them clean, and a real engine's half-met one ends the world.
         """
-        for work in self._kept:
-            work.wait()
-        self._kept.clear()
+        for ticket in self._transfers:
+            if ticket.work is not None:
+                await_transfer(ticket)
+        self._transfers.clear()
         self._batches = threading.local()
         with self.recorder.unrecorded():
             if not dist.is_initialized():
@@ -197,15 +199,11 @@ class Process:
 
     # --- point to point -------------------------------------------------------------------------------------
 
-    def kept(self, start: Callable[[], Any]) -> Callable[[], Any]:
-        """``start``, its handle kept: gloo drops a transfer whose handle is gone, and the peer would wait for ever."""
-
-        def keeping() -> Any:
-            work = start()
-            self._kept.append(work)
-            return work
-
-        return keeping
+    def keep(self, ticket: Ticket) -> None:
+        """Hold a transfer until it is over: gloo drops one whose handle is gone, and the peer would wait for ever."""
+        if len(self._transfers) >= 1000:
+            self._transfers = [t for t in self._transfers if not t.waited]
+        self._transfers.append(ticket)
 
     def _begin_batch(self, calls: Sequence[dist.P2POp]) -> None:
         """torch checks a batch before it makes its calls one by one: from here they belong together."""
@@ -248,4 +246,3 @@ def _all_ends() -> bool:
         return False
     group = frame.f_locals.get("group")
     return group is None or group is dist.GroupMember.WORLD
-

@@ -23,7 +23,7 @@ _NO_TIMEOUT = timedelta(0)
 class RecordedWork(Work):
     """The handle of one operation, or of several that were coalesced.
 
-    ``result`` is what `result()` gives. ``inline`` says that the issuing call waits right away. ``local`` works are
+    ``result`` is what `result()` gives. ``inline`` says that the issuing call waits right away. ``p2p`` works are
     those of point to point, whose transport handle must be waited for and has no future.
     """
 
@@ -77,14 +77,15 @@ class RecordedWork(Work):
                 continue  # a buffered send: nothing has moved, and the host need not care
             if ticket.error is not None:
                 raise ticket.error
-            work = ticket.work
-            if work is not None:
-                self._await_transport(work)
+            if self.p2p:
+                await_transfer(ticket)
+            elif ticket.work is not None:
+                self._await_transport(ticket.work)
             self._recorder.complete(ticket)
         self._done = True
 
     def _await_transport(self, work: Any) -> None:
-        if self.p2p or not self._recorder.granting:
+        if not self._recorder.granting:
             work.wait()
             return
         while True:
@@ -121,7 +122,8 @@ class RecordedWork(Work):
             if ticket.error is not None:
                 return ticket.error
             if ticket.work is not None and not self.p2p:
-                found: BaseException | None = ticket.work.exception()
+                future = ticket.work.get_future()  # the handle's own `exception` is deprecated, and warns
+                found = _error_of(future) if future.done() else None
                 if found is not None:
                     return found
         return None
@@ -159,7 +161,7 @@ class RecordedWork(Work):
             else:
                 ticket.work.get_future().add_done_callback(lambda future: done(_error_of(future)))
 
-        if ticket.granted:
+        if ticket.granted or ticket.work is not None:
             started()
         else:
             ticket.then.append(started)
@@ -199,6 +201,14 @@ def _stop_of(recorder: Recorder) -> BaseException | None:
     except Exception as error:  # noqa: BLE001 - it goes on to whoever waits for the future
         return error
     return None
+
+
+def await_transfer(ticket: Ticket) -> None:
+    """Wait for a point-to-point transfer, whoever does so first: gloo would wait for a second one otherwise."""
+    with ticket.turn:
+        if not ticket.waited and ticket.work is not None:
+            ticket.work.wait()
+            ticket.waited = True
 
 
 def finished(work: Work | None) -> Work | None:

@@ -35,7 +35,7 @@ class Ticket:
     ``start`` hands it to the transport; what it returns is ``work``, what it raises is ``error``.
     """
 
-    __slots__ = ("_gate", "error", "granted", "seq", "sent", "start", "then", "where", "work")
+    __slots__ = ("_gate", "error", "granted", "seq", "sent", "start", "then", "turn", "waited", "where", "work")
 
     def __init__(self, start: Callable[[], Any] | None) -> None:
         self.seq = -1
@@ -44,6 +44,8 @@ class Ticket:
         self.then: list[Callable[[], None]] = []  # called in the listener once it has started or will never do so
         self.work: Any = None
         self.error: BaseException | None = None
+        self.waited = False  # a point-to-point transfer of gloo's must be waited for exactly once
+        self.turn = allocate_lock()  # held by the thread that waits for the transport
         self.granted = False
         self.sent = False  # a buffered send whose host may go on though nothing has moved
         self._gate = allocate_lock()
