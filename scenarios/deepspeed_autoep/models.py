@@ -61,7 +61,7 @@ def exported(engine: Any) -> dict[str, Any]:
         whole[name] = tensor
     weights = {}
     for name, tensor in whole.items():
-        stem, dot, last = name.rpartition(".")
+        stem, _, last = name.rpartition(".")
         if last == "w1" and stem.endswith("experts"):
             weights[f"{stem}.gate_up_proj"] = torch.cat([tensor, whole[f"{stem}.w3"]], dim=1)
         elif last == "w2" and stem.endswith("experts"):

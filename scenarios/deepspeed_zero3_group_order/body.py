@@ -41,7 +41,7 @@ def gather_rounds(context: Context, slots: Sequence[Slot], order: Order, rounds:
             if wanted:  # as PartitionedParameterCoordinator.__all_gather_params_ calls it, waits, and releases
                 wanted[0].all_gather_coalesced(wanted, quantize=False).wait()
             for param in params:
-                _compare(context, slots[param.ds_id], param, digest)
+                compare(context, slots[param.ds_id], param, digest)
             for param in params:
                 if not param.ds_persist:
                     param.partition()
@@ -81,7 +81,7 @@ def _values(index: int, slot: Slot, rank: int) -> Any:
     return torch.randn(slot.shape, generator=generator).to(getattr(torch, slot.dtype))
 
 
-def _compare(context: Context, slot: Slot, param: Any, digest: Any) -> None:
+def compare(context: Context, slot: Slot, param: Any, digest: Any) -> None:
     """Every bit as the group's first rank made it, or WrongValuesError saying where it differs."""
     import torch
 
