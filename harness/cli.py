@@ -17,6 +17,8 @@ COMMANDS = {
     "matrix": "Check matrix.yaml; list its suites and cells.",
     "report": "Show a run's evidence as a table, Markdown, HTML, JUnit or JSON lines.",
     "timeline": "Write a cell's evidence as a trace for Perfetto or chrome://tracing.",
+    "history": "Show each cell over many runs: flakes, time drift.",
+    "diff": "Compare two runs.",
 }
 
 
