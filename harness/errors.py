@@ -103,3 +103,11 @@ class StoppedError(VerdictError):
 
 class RankDiedError(VerdictError):
     """A rank's process ended before its task did; the message gives the rank, how it ended, and its stderr."""
+
+
+class RankFailedError(VerdictError):
+    """A rank's task raised; the message gives the rank and its traceback, and the cause is its exception."""
+
+
+class WorldError(HarnessError):
+    """A world could not be started, or cannot serve another run; the message says why."""

@@ -158,3 +158,14 @@ class Stop(NamedTuple):
 
 class Exit(NamedTuple):
     """End the process."""
+
+
+# --- outside any epoch --------------------------------------------------------------------------------------
+
+
+class Started(NamedTuple):
+    """Rank to supervisor, once: it is part of the world and takes tasks; or it is not, and ``error`` is why."""
+
+    rank: int
+    pid: int
+    error: str
