@@ -14,7 +14,7 @@ from harness.model.outcomes import outcomes
 from harness.model.program import Call, Program, Statement, Wait
 from harness.model.topology import WORLD, Topology
 from harness.record.verdict import Verdict, verdict
-from harness.scenario import Context, perform
+from harness.scenario import Context, Scenario, perform
 from harness.world import pool
 
 from .body import gather_rounds
@@ -72,17 +72,20 @@ class Case:
         )
 
 
-def outcome(case: Case, backend: str, variant: str, *, limit: float = 60.0) -> Verdict:
-    """Run the case on real ranks, in a standing world, and judge it from what was recorded."""
+def task(case: Case, variant: str) -> tuple[Scenario, Topology, str, str, dict[str, Any]]:
+    """What `harness.scenario.perform` is handed for the case."""
     from . import scenario
 
     drawn = replace(scenario, body=_body, defaults={"slots": (), "orders": ()})
+    return drawn, case.topology, "same", variant, {"slots": case.slots, "orders": case.orders}
+
+
+def outcome(case: Case, backend: str, variant: str, *, limit: float = 60.0) -> Verdict:
+    """Run the case on real ranks, in a standing world, and judge it from what was recorded."""
+    drawn, *rest = task(case, variant)
     lines: list[dict[str, Any]] = []
-    world = pool.get(case.world, backend, preload=scenario.preload)
-    world.run(
-        perform, drawn, case.topology, "same", variant, {"slots": case.slots, "orders": case.orders},
-        limit=limit, sink=lines.append,
-    )  # fmt: skip
+    world = pool.get(case.world, backend, preload=drawn.preload)
+    world.run(perform, drawn, *rest, limit=limit, sink=lines.append)
     return verdict(lines)
 
 
