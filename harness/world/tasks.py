@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import sys
 from collections import ChainMap
@@ -64,7 +63,9 @@ def _travelling(value: Any) -> ModuleType | None:
     last = name.rpartition(".")[2]
     if last.startswith("test_") or last.endswith("_test") or last == "conftest":
         return module
-    try:
-        return module if importlib.util.find_spec(name) is None else None
-    except (ImportError, ValueError, AttributeError):
-        return module
+    return None if _importable(name.partition(".")[0]) else module
+
+
+def _importable(package: str) -> bool:
+    """Whether another process with the same path could import it; that it is loaded here says nothing."""
+    return any(finder.find_spec(package, None) is not None for finder in sys.meta_path)
