@@ -94,18 +94,21 @@ class RecordedGroup(Issuer):
         opts = _options(c10d.AllgatherOptions, opts)
         outputs = [list(row) for row in output_lists]
         inputs = list(input_list)
+        pure = self.process.pure
+        sent, into = wire.movable(inputs, pure), [wire.movable(row, pure) for row in outputs]
 
         def start() -> Any:
-            return self.inner.allgather_coalesced(outputs, inputs, opts)
+            return self.inner.allgather_coalesced(into, sent, opts)
 
         return self._collective("all_gather", inputs, opts, start, result=[t for row in outputs for t in row])
 
     def allgather_into_tensor_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
         opts = _options(c10d.AllgatherOptions, opts)
         outputs, inputs = list(outputs), list(inputs)
+        into, sent = wire.movable(outputs, self.process.pure), wire.movable(inputs, self.process.pure)
 
         def start() -> Any:
-            return self.inner.allgather_into_tensor_coalesced(outputs, inputs, opts)
+            return self.inner.allgather_into_tensor_coalesced(into, sent, opts)
 
         return self._collective("all_gather", inputs, opts, start, result=outputs)
 

@@ -65,6 +65,8 @@ class Issuer(dist.ProcessGroup):  # type: ignore[misc]
         if recorder.granting:
             self._block_at_issue((work,))
         else:
+            if model.blocks_at_issue:
+                recorder.flush()  # the engine may never return from the call
             ticket.work = start()
         if self._coalescing is not None:
             self._coalescing.append(work)
@@ -98,6 +100,8 @@ class Issuer(dist.ProcessGroup):  # type: ignore[misc]
         if self._recorder.granting:
             self._block_at_issue([work for work, _ in calls])
             return
+        if self.process.model.blocks_at_issue:
+            self._recorder.flush()  # the engine may never return from the calls
         for work, start in calls:
             work.tickets[0].work = start()
 

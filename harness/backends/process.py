@@ -2,7 +2,8 @@
 
 Creation and destruction of groups are collectives of the record too. ``new_group`` is one over the whole world (with
 ``use_local_synchronization``, a barrier of the new group's members). ``destroy_process_group(group)`` is one over the
-group; the teardown of everything at a script's end (``destroy_process_group()``) is local and not recorded.
+group; the teardown of everything at a script's end (``destroy_process_group()``) and after a failure is local and not
+recorded.
 """
 
 from __future__ import annotations
@@ -178,8 +179,13 @@ class Process:
         torch_c10d._world.pg_map[group] = (dist.Backend(self.spec.transport), torch_c10d._world.pg_map[group][1])
 
     def on_destroy(self, group: Issuer) -> None:
-        """A group is shut down: a collective over it, unless everything ends or a new task begins."""
-        if self.recorder.recording and not _all_ends():
+        """A group is shut down: a collective over it, unless everything ends, or the caller cleans up after a failure.
+
+        A rank that fails takes its groups down with it; if it waited for the others there, its own error would be
+        lost behind their wait.
+        """
+        failing = self.recorder.stopped or sys.exc_info()[0] is not None
+        if self.recorder.recording and not failing and not _all_ends():
             self._meet(Operation("destroy_group", group.identity, n=1, dtype="uint8"))
 
     def _meet(self, op: Operation) -> None:

@@ -93,6 +93,7 @@ class Recorder:
         self._lock = threading.RLock()
         self._own: set[int] = set()
         self._at_begin: list[Callable[[], None]] = []
+        self._early: Stop | None = None  # of a task that has not begun here yet
         self._local = threading.local()
         self._clear()
 
@@ -123,6 +124,8 @@ class Recorder:
             self.active = False
             self._clear()
             self.epoch, self.spec = epoch, spec
+            if self._early is not None and self._early.epoch == epoch:
+                self._stop = self._early.error
         for call in self._at_begin:
             call()
         self.active = True
@@ -262,6 +265,11 @@ class Recorder:
 
     # --- stops ----------------------------------------------------------------------------------------------
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the running task was stopped."""
+        return self._stop is not None
+
     def check(self) -> None:
         """Raise the epoch's error if it was stopped."""
         if self._stop is not None:
@@ -286,8 +294,11 @@ class Recorder:
     def on_message(self, message: Grant | Sent | Release | Probe | Stop) -> None:
         """Carry out what the supervisor says; called by the channel's listener thread, which is the harness's own."""
         self._own.add(get_ident())
-        if message.epoch != self.epoch:
-            return
+        with self._lock:
+            if message.epoch != self.epoch:
+                if isinstance(message, Stop) and message.epoch > self.epoch:
+                    self._early = message
+                return
         match message:
             case Grant(_, seqs):
                 for seq in seqs:

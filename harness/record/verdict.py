@@ -39,6 +39,7 @@ _CONSEQUENCES = frozenset(
 class Verdict:
     """``verdict`` as the project names them; ``order`` is consistent, cyclic or unknown, whatever the verdict.
 
+    A run that was cut short has shown only part of its order: that part may be cyclic, else the order is unknown.
     ``explanation`` is text for a person. ``ranks`` are those whose own failure it was.
     """
 
@@ -77,21 +78,23 @@ def _judge(evidence: Sequence[Line]) -> Verdict:
         return Verdict(UNKNOWN, order, explanation="the evidence breaks off: it has no end")
     proof = _proof(evidence)
     mixed = _mixed(evidence, world)
-    own = {rank: line for rank, line in outcomes.items() if _failed_itself(line)}
+    first = _failed_before_proof(evidence)
+    own = {rank: line for rank, line in outcomes.items() if rank in first or _failed_itself(line)}
     all_fine = len(outcomes) == world["world"] and all(line["ok"] for line in outcomes.values())
 
     def found(word: str, explanation: str, certificate: Certificate | None = None) -> Verdict:
-        return Verdict(word, order, certificate, explanation, mixed, tuple(sorted(own)))
+        shown = order if word in (COMPLETES, SILENT_MIX, WRONG_VALUES) or order == "cyclic" else UNKNOWN
+        return Verdict(word, shown, certificate, explanation, mixed, tuple(sorted(own)))
 
     if proof is not None and not (all_fine and not world["backend"]["granting"]):
         text = explain.certificate(proof)
         if proof.outcome != MISSING or not own:
             return found(proof.outcome, text, proof)
         return found(_kind(own), f"{_failures(own)}\n\nThe others were left waiting.\n{text}", proof)
+    if end["timed_out"]:
+        return found(TIMEOUT, end.get("cause") or "stopped at its time limit, unproven: it may have been slow")
     if own:
         return found(_kind(own), _failures(own))
-    if end["timed_out"]:
-        return found(TIMEOUT, "stopped at its time limit; nothing is proved: it may have been slow")
     if all_fine:
         return found(SILENT_MIX, _mix_text(evidence, world)) if mixed else found(COMPLETES, "every rank completed")
     stopped = [line["error"]["message"] for line in outcomes.values() if line.get("error")]
@@ -118,10 +121,21 @@ def _proof(evidence: Sequence[Line]) -> Certificate | None:
 
 def _failed_itself(line: Mapping[str, Any]) -> bool:
     """Whether the rank failed for a reason of its own, not because it was told to stop."""
-    if line["ok"]:
-        return False
+    if line["ok"] or "culprit" in line:
+        return not line["ok"] and bool(line["culprit"])
     error = line.get("error")
     return error is None or _type(error) not in _CONSEQUENCES or bool(line.get("exit"))
+
+
+def _failed_before_proof(evidence: Sequence[Line]) -> set[int]:
+    """Ranks whose bodies had failed before anything was proved: the others' waiting is their doing."""
+    failed = set()
+    for line in evidence:
+        if line["type"] == "certificate":
+            break
+        if line["type"] == "finish" and not line["ok"]:
+            failed.add(line["rank"])
+    return failed if any(line["type"] == "certificate" for line in evidence) else set()
 
 
 def _type(error: Mapping[str, Any]) -> str:

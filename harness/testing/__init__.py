@@ -1,0 +1,106 @@
+"""The conformance suite that any backend runs, shipped for backends of one's own.
+
+``conformance("mine")`` runs every call of torch.distributed with known values and every hazard, in worlds of real
+ranks, and returns a `Report`: what was wrong, and which progress model the backend behaves like. In a test suite::
+
+    def test_conformance():
+        report = harness.testing.conformance("mine")
+        assert report.ok, report
+
+From a shell: ``python -m harness.testing mine``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from harness import backends
+from harness.model.progress import Model
+from harness.record.lines import Line
+from harness.record.verdict import Verdict, verdict
+from harness.testing.hazards import HAZARDS, MODELS, Hazard
+from harness.testing.values import CASES, run_cases
+from harness.world import pool
+
+#: What every collective is tried with; the sums stay exact in all of them.
+DTYPES = ("float32", "bfloat16", "float16", "int64")
+#: A hazard that takes longer is stopped, unproven; in seconds.
+LIMIT = 20.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the suite found of one backend.
+
+    ``wrong_values`` has a line per wrong value, ``verdicts`` what each hazard ended in, ``unexpected`` a line per
+    hazard that did not end as the backend's own model says, ``behaves_like`` the models that all hazards agree with.
+    """
+
+    backend: str
+    wrong_values: tuple[str, ...] = ()
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    unexpected: tuple[str, ...] = ()
+    behaves_like: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether all values were right and every hazard ended as the model says."""
+        return not self.wrong_values and not self.unexpected
+
+    def __str__(self) -> str:
+        lines = [f"backend {self.backend}: {'conforms' if self.ok else 'DOES NOT CONFORM'}"]
+        lines += [f"  {line}" for line in (*self.wrong_values, *self.unexpected)]
+        width = max(map(len, self.verdicts), default=0)
+        lines += [f"  {name:{width}}  {found.verdict:10}  {HAZARDS[name].about}" for name, found in self.verdicts.items()]
+        lines.append(f"behaves like: {', '.join(self.behaves_like) or 'no model'}")
+        return "\n".join(lines)
+
+
+def conformance(backend: str, *, worlds: Sequence[int] = (2, 4), hazards: Iterable[str] = HAZARDS) -> Report:
+    """Run the whole suite. Raises UsageError for an unknown backend, and what starting a world raises."""
+    wrong = [line for world in worlds for line in wrong_values(backend, world)]
+    found = {name: run_hazard(HAZARDS[name], backend) for name in hazards}
+    unexpected = [line for name, result in found.items() if (line := objection(HAZARDS[name], backend, result))]
+    return Report(backend, tuple(wrong), found, tuple(unexpected), behaves_like(found))
+
+
+def wrong_values(backend: str, world: int, dtypes: Sequence[str] = DTYPES) -> list[str]:
+    """Every collective over the world and over a smaller group; a line for each value that was wrong."""
+    found = []
+    for ranks in (None, list(range(world))[::-1][: max(world // 2, 1) + 1]):
+        run = pool.get(world, backend).run(run_cases, tuple(CASES), tuple(dtypes), ranks, limit=120.0)
+        for outcome in run.ranks:
+            where = f"{world} ranks, rank {outcome.rank}"
+            if outcome.ok:
+                found += [f"{where}: {name}: {text}" for name, text in outcome.value.items()]
+            elif outcome.error is not None:
+                found.append(f"{where}: {outcome.error.type}: {outcome.error.message}")
+    return found
+
+
+def run_hazard(hazard: Hazard, backend: str, *, limit: float = LIMIT) -> Verdict:
+    """The verdict of one hazard on the backend, from its evidence."""
+    evidence: list[Line] = []
+    pool.get(hazard.world, backend).run(hazard.body, sink=evidence.append, limit=limit)
+    return verdict(evidence)
+
+
+def objection(hazard: Hazard, backend: str, found: Verdict) -> str | None:
+    """What is unexpected about the verdict, in a line; None if it is as the backend's model says."""
+    spec = backends.get(backend).spec
+    expected = hazard.expect.get(Model.parse(spec.model).name)
+    if expected is None or not (hazard.real or spec.granting):
+        return None
+    # A run that was cut short has shown only part of its order.
+    orders = (hazard.order,) if expected in ("completes", "silent_mix") else (hazard.order, "unknown")
+    if found.verdict == expected and found.order in orders:
+        return None
+    wanted = f"{expected}, order {hazard.order}"
+    return f"{hazard.name}: {found.verdict}, order {found.order}; expected {wanted}\n{found.explanation}"
+
+
+def behaves_like(found: dict[str, Verdict]) -> tuple[str, ...]:
+    """The models that give every verdict found, among the hazards that a real engine can be held to."""
+    judged = [(HAZARDS[name], result.verdict) for name, result in found.items() if HAZARDS[name].real]
+    return tuple(model for model in MODELS if all(hazard.expect[model] == end for hazard, end in judged))

@@ -1,0 +1,166 @@
+"""`oneccl`: Intel's own collective library on host buffers, the engine beneath XCCL.
+
+| name | communicators | calls | taken to follow |
+| --- | --- | --- | --- |
+| ``oneccl`` | made with the group | return once done (on host buffers the library offers nothing else) | host_blocking |
+| ``oneccl:lazy`` | made at the group's first call | the same | host_blocking |
+| ``oneccl:queue`` | made with the group | one thread makes them in order of issue, over all groups | lane |
+
+What the library lacks is made of what it has: a barrier is an all_reduce of one byte, a gather an all_gather that only
+the root keeps, a scatter and an uneven all_to_all are grouped sends and receives (calls of their own for these came with
+2022.2). Point-to-point calls carry no tags: messages between two ranks keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ctypes import c_size_t, c_void_p
+from typing import TYPE_CHECKING, Any
+
+from harness.backends import oneccl_library
+from harness.backends.spec import BackendSpec
+from harness.errors import UnsupportedError, UsageError
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+
+    from harness.record.recorder import Recorder
+
+_FORMS = {"": "host_blocking", "lazy": "host_blocking", "queue": "lane"}
+
+
+class OneCCL:
+    """The backend in one of its forms."""
+
+    def __init__(self, form: str = "") -> None:
+        self.form = form
+        name = f"oneccl:{form}" if form else "oneccl"
+        self.spec = BackendSpec(name=name, transport="oneccl", model=_FORMS[form], granting=False)
+
+    def available(self) -> str | None:
+        """None if the library is here; whether it starts shows in the first rank."""
+        if oneccl_library.find() is None:
+            return "oneCCL (libccl.so.2) is not installed: `pip install 'collective-harness[oneccl]'`"
+        return None
+
+    def init(self, rank: int, world: int, store: dist.Store, recorder: Recorder) -> None:
+        """Make the default process group of this rank."""
+        from harness.backends.inorder import InOrderQueue
+        from harness.backends.engine import EngineProcess
+
+        inorder = InOrderQueue() if self.form == "queue" else None
+
+        def connect(ranks: tuple[int, ...], index: int, rendezvous: dist.Store) -> Any:
+            comm: Any = OneCCLCommunicator(rendezvous, ranks.index(rank), len(ranks))
+            if self.form != "lazy":
+                comm.join()
+            return inorder.wrap(comm) if inorder else comm
+
+        EngineProcess(self.spec, rank, world, store, recorder, connect)
+        recorder.note("oneccl", oneccl_library.library().version())
+
+
+def load(name: str) -> OneCCL:
+    """The backend ``name``; raises UsageError for a form there is not."""
+    form = name.removeprefix("oneccl").removeprefix(":")
+    if form not in _FORMS or name not in ("oneccl", f"oneccl:{form}"):
+        raise UsageError(f"backend {name!r}: accepted: oneccl, oneccl:lazy, oneccl:queue")
+    return OneCCL(form)
+
+
+class OneCCLCommunicator:
+    """One communicator (see `harness.backends.buffers.Communicator`); every call blocks its host until it is done."""
+
+    def __init__(self, store: dist.Store, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+        self._store = store
+        self._library = oneccl_library.library()
+        self._comm: c_void_p | None = None
+
+    def join(self) -> c_void_p:
+        """Make the communicator if there is none yet; returns once all members have joined."""
+        if self._comm is None:
+            if self.rank == 0:
+                self._store.set("oneccl", self._library.unique_id())
+            self._comm = self._library.communicator(self.size, self._store.get("oneccl"), self.rank)
+        return self._comm
+
+    def all_reduce(self, data: torch.Tensor, op: str) -> None:
+        self._call("onecclAllReduce", _at(data), _at(data), data.numel(), _dtype(data), _op(op))
+
+    def broadcast(self, data: torch.Tensor, root: int) -> None:
+        self._call("onecclBroadcast", _at(data), _at(data), data.numel(), _dtype(data), root)
+
+    def reduce(self, data: torch.Tensor, op: str, root: int) -> None:
+        out = data.clone()
+        self._call("onecclReduce", _at(data), _at(out), data.numel(), _dtype(data), _op(op), root)
+        if self.rank == root:
+            data.copy_(out)
+
+    def all_gather(self, out: torch.Tensor, data: torch.Tensor) -> None:
+        self._call("onecclAllGather", _at(data), _at(out), data.numel(), _dtype(data))
+
+    def reduce_scatter(self, out: torch.Tensor, data: torch.Tensor, op: str) -> None:
+        self._call("onecclReduceScatter", _at(data), _at(out), out.numel(), _dtype(data), _op(op))
+
+    def all_to_all(
+        self, out: torch.Tensor, data: torch.Tensor, received: Sequence[int], sent: Sequence[int]
+    ) -> None:
+        if len({*sent, *received}) == 1:
+            self._call("onecclAllToAll", _at(data), _at(out), sent[0], _dtype(data))
+        else:
+            self._exchange(dict(enumerate(data.split(list(sent)))), dict(enumerate(out.split(list(received)))))
+
+    def gather(self, out: torch.Tensor | None, data: torch.Tensor, root: int) -> None:
+        self.all_gather(data.new_empty(data.numel() * self.size) if out is None else out, data)
+
+    def scatter(self, out: torch.Tensor, data: torch.Tensor | None, root: int) -> None:
+        parts = {} if data is None else dict(enumerate(data.split(out.numel())))
+        self._exchange(parts, {root: out})
+
+    def barrier(self) -> None:
+        import torch
+
+        self.all_reduce(torch.zeros(1, dtype=torch.uint8), "MAX")
+
+    def send(self, data: torch.Tensor, to: int, tag: int) -> None:
+        self._call("onecclSend", _at(data), data.numel(), _dtype(data), to)
+
+    def recv(self, data: torch.Tensor, source: int, tag: int) -> None:
+        self._call("onecclRecv", _at(data), data.numel(), _dtype(data), source)
+
+    def _exchange(self, sent: Mapping[int, torch.Tensor], received: Mapping[int, torch.Tensor]) -> None:
+        """Point-to-point calls handed over together, by rank; what a rank has for itself is copied."""
+        self._library.call("onecclGroupStart")
+        for rank, part in sent.items():
+            if rank == self.rank:
+                received[rank].copy_(part)
+            elif part.numel():
+                self.send(part, rank, 0)
+        for rank, part in received.items():
+            if rank != self.rank and part.numel():
+                self.recv(part, rank, 0)
+        self._library.call("onecclGroupEnd")
+
+    def _call(self, name: str, *args: Any) -> None:
+        """A call whose last arguments are the communicator and no stream (host buffers)."""
+        comm = self.join()
+        self._library.call(name, *args, comm, None, comm=comm)
+
+
+def _at(tensor: torch.Tensor) -> int:
+    return tensor.data_ptr()
+
+
+def _dtype(tensor: torch.Tensor) -> int:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in oneccl_library.DTYPES:
+        raise UnsupportedError(f"oneCCL moves no {name}; accepted: {', '.join(oneccl_library.DTYPES)}")
+    return oneccl_library.DTYPES[name]
+
+
+def _op(name: str) -> int:
+    if name not in oneccl_library.OPS:
+        raise UnsupportedError(f"oneCCL has no reduction {name}; accepted: {', '.join(oneccl_library.OPS)}")
+    return oneccl_library.OPS[name]
