@@ -8,6 +8,7 @@ it creates the topology's groups, enters the variant, runs the body, and leaves 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -49,7 +50,7 @@ class Scenario:
 
     ``requires`` are the packages without which it can't run; ``preload`` modules worth importing before ranks are
     forked; ``fix`` the fix (`harness.variants`) whose variants it has, or none; ``defaults`` the parameters that a
-    cell may override, with the values they have otherwise.
+    cell may override, with the values they have otherwise; ``lacks(parameters)`` says what else is missing here.
     """
 
     name: str
@@ -62,6 +63,14 @@ class Scenario:
     requires: tuple[str, ...] = ()
     preload: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    lacks: Callable[[Mapping[str, Any]], str | None] = lambda params: None
+
+    def why_not(self, given: Mapping[str, Any]) -> str | None:
+        """Why it can't run on this machine with these parameters, or None: what is missing, by name."""
+        for package in self.requires:
+            if importlib.util.find_spec(package) is None:
+                return f"{self.name} needs the package {package}, which is not installed"
+        return self.lacks(self.parameters(given))
 
     @property
     def variants(self) -> tuple[str, ...]:

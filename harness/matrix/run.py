@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from pathlib import Path
-
-from harness.record.evidence import Evidence, read
-from harness.record.verdict import verdict
 
 from harness import backends
 from harness import scenario as scenarios
@@ -15,16 +11,16 @@ from harness.matrix.machine import hardware, versions
 from harness.matrix.plan import Planned
 from harness.matrix.result import SKIPPED, CellResult
 from harness.model.topology import topology
+from harness.record.evidence import Evidence, read
+from harness.record.verdict import verdict
 from harness.world import pool
 
 
 def why_not(planned: Planned) -> str | None:
     """Why the cell can't run on this machine, or None."""
     cell = planned.cell
-    for package in scenarios.scenario(cell.scenario).requires:
-        if importlib.util.find_spec(package) is None:
-            return f"{cell.scenario} needs the package {package}, which is not installed"
-    return backends.get(cell.backend).available()
+    lacks = scenarios.scenario(cell.scenario).why_not(dict(cell.params))
+    return lacks or backends.get(cell.backend).available()
 
 
 def run_cell(planned: Planned, folder: Path) -> CellResult:
@@ -44,7 +40,7 @@ def run_cell(planned: Planned, folder: Path) -> CellResult:
             return result
         scenario = scenarios.scenario(cell.scenario)
         groups = topology(cell.topology, cell.world)
-        world = pool.get(cell.world, cell.backend)
+        world = pool.get(cell.world, cell.backend, preload=scenario.preload)
         started = time.perf_counter()
         world.run(
             scenarios.perform,
