@@ -135,6 +135,8 @@ class Explorer:
         """Drop every wait that is over."""
         engine = self._engine(issued)
         for t, at in enumerate(places):
+            if not at.waits:
+                continue
             waits = at.waits
             while waits and self._over(waits[0], self.threads[t][0], issued, engine, places):
                 waits = waits[1:]

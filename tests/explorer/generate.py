@@ -7,6 +7,7 @@ statements swapped, dropped, doubled or changed, calls made asynchronous, waits 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import factorial, prod
 from random import Random
 
 SYMMETRIC = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
@@ -24,9 +25,18 @@ class Line:
     p2p: bool = False
 
 
+#: Drafts with more states than about this are drawn again, so that one program takes the explorer milliseconds.
+STATES = 3000
+
+
 def program(seed: int) -> str:
     """The program file of this seed: 2 to 4 ranks, up to about a dozen operations, 1 to 3 threads a rank."""
-    return _Draft(Random(seed)).text()
+    rng = Random(seed)
+    while True:
+        draft = _Draft(rng)
+        text = draft.text()
+        if draft.states <= STATES:
+            return text
 
 
 class _Draft:
@@ -39,6 +49,7 @@ class _Draft:
             self.groups[name] = tuple(sorted(rng.sample(range(self.world), size)))
         self.created: list[str] = []
         self.known = dict(self.groups)
+        self.states = 1
         self.lines: list[list[Line]] = [[] for _ in range(self.world)]
 
     def chance(self, probability: float) -> bool:
@@ -165,6 +176,8 @@ class _Draft:
             # A created group stays in the thread that created it, so that its name means one thing.
             pinned = line.creates or (line.uses and line.uses[0] not in self.groups)
             dealt[0 if pinned else self.rng.randrange(threads)].append(line)
+        sizes = [len(lines) for lines in dealt]
+        self.states *= prod(size + 1 for size in sizes) * factorial(sum(sizes)) // prod(map(factorial, sizes))
         if threads == 1:
             return [f"  {rank}:", *(f"    - {s}" for s in self._thread(dealt[0]))] if dealt[0] else [f"  {rank}: []"]
         rows = [f"  {rank}:"]
