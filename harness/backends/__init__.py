@@ -41,7 +41,8 @@ def get(name: str) -> Backend:
     if plugin is None:
         raise UsageError(f"backend {name!r} is unknown; there are {', '.join(names())}")
     found = plugin.load()
-    return found if hasattr(found, "spec") else found(name)
+    made: Backend = found if hasattr(found, "spec") else found(name)
+    return made
 
 
 def names() -> list[str]:

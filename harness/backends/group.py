@@ -16,6 +16,7 @@ from torch._C import _distributed_c10d as c10d
 
 from harness.backends import wire
 from harness.backends.issuing import Issuer, Tensors
+from harness.backends.work import finished
 from harness.errors import UnsupportedError
 
 
@@ -78,9 +79,9 @@ class RecordedGroup(Issuer):
     def _allgather_base(
         self,
         output: torch.Tensor,
-        input: torch.Tensor,
+        input: torch.Tensor,  # noqa: A002 - torch's name, as below
         opts: Any = None,
-        timeout: timedelta | None = None,  # noqa: A002
+        timeout: timedelta | None = None,
     ) -> dist.Work:
         opts = _options(c10d.AllgatherOptions, opts, timeout)
         into, sent = wire.movable((output, input), self.process.pure)
@@ -168,8 +169,11 @@ class RecordedGroup(Issuer):
         )
 
     def _reduce_scatter_base(
-        self, outputTensor: torch.Tensor, inputTensor: torch.Tensor, opts: Any = None
-    ) -> dist.Work:  # noqa: N803
+        self,
+        outputTensor: torch.Tensor,  # noqa: N803
+        inputTensor: torch.Tensor,  # noqa: N803
+        opts: Any = None,
+    ) -> dist.Work:
         output, whole = outputTensor, inputTensor
         opts = _options(c10d.ReduceScatterOptions, opts)
 

@@ -21,7 +21,7 @@ Tensors = Sequence[torch.Tensor]
 Start = Callable[[], Any]
 
 
-class Issuer(dist.ProcessGroup):  # type: ignore[misc]
+class Issuer(dist.ProcessGroup):
     """One process group of one rank, without the calls themselves.
 
     ``inner`` is the transport's group over the same ranks; ``identity`` names it and its world ranks in the record.

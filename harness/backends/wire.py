@@ -53,7 +53,7 @@ def uneven_all_to_all(
     return Unpacked(work, received, targets)
 
 
-class Unpacked(dist.Work):  # type: ignore[misc]
+class Unpacked(dist.Work):
     """A transport's handle whose one flat output is handed out to several tensors once it is there."""
 
     def __init__(self, work: dist.Work, flat: torch.Tensor, targets: Sequence[torch.Tensor]) -> None:

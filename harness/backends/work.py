@@ -114,7 +114,7 @@ class RecordedWork(Work):
 
     def is_success(self) -> bool:
         """Whether it is done without error."""
-        return self._done or self.exception() is None and self.is_completed()
+        return self._done or (self.exception() is None and self.is_completed())
 
     def exception(self) -> BaseException | None:
         """What it failed with, if it did."""
@@ -167,7 +167,7 @@ class RecordedWork(Work):
             ticket.then.append(started)
 
 
-class _Future(torch.futures.Future):  # type: ignore[type-arg]
+class _Future(torch.futures.Future):
     """The future of a recorded operation. Python callers that wait for it are seen waiting for the operation."""
 
     def __init__(self, work: RecordedWork) -> None:

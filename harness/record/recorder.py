@@ -35,7 +35,7 @@ class Ticket:
     ``start`` hands it to the transport; what it returns is ``work``, what it raises is ``error``.
     """
 
-    __slots__ = ("_gate", "error", "granted", "seq", "sent", "start", "then", "turn", "waited", "where", "work")
+    __slots__ = ("_gate", "error", "granted", "sent", "seq", "start", "then", "turn", "waited", "where", "work")
 
     def __init__(self, start: Callable[[], Any] | None) -> None:
         self.seq = -1

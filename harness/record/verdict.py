@@ -178,9 +178,7 @@ def _mixes(evidence: Sequence[Line], world: Line) -> list[tuple[str, dict[int, s
         record = lines.record_of(line)
         if record is not None:
             again.replay(line["rank"], record)
-    return [
-        (str(instance.key), {part.rank: part.op.label for part in instance.parts}) for instance in again.mixed
-    ]
+    return [(str(instance.key), {part.rank: part.op.label for part in instance.parts}) for instance in again.mixed]
 
 
 def _mix_text(evidence: Sequence[Line], world: Line) -> str:

@@ -52,7 +52,9 @@ class Report:
         lines = [f"backend {self.backend}: {'conforms' if self.ok else 'DOES NOT CONFORM'}"]
         lines += [f"  {line}" for line in (*self.wrong_values, *self.unexpected)]
         width = max(map(len, self.verdicts), default=0)
-        lines += [f"  {name:{width}}  {found.verdict:10}  {HAZARDS[name].about}" for name, found in self.verdicts.items()]
+        lines += [
+            f"  {name:{width}}  {found.verdict:10}  {HAZARDS[name].about}" for name, found in self.verdicts.items()
+        ]
         lines.append(f"behaves like: {', '.join(self.behaves_like) or 'no model'}")
         return "\n".join(lines)
 

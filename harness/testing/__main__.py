@@ -1,4 +1,4 @@
-"""``python -m harness.testing BACKEND...``: the conformance suite, its report, and exit code 1 if one does not conform."""
+"""``python -m harness.testing BACKEND...``: runs the conformance suite and prints its report; exit 1 on failure."""
 
 from __future__ import annotations
 

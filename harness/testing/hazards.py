@@ -49,7 +49,7 @@ def hazard(
     otherwise: str = "completes",
     **expect: str,
 ) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    """Adds a body: ``lane="deadlock"`` for what a model gives, ``lanes2`` for ``lanes:2``, ``otherwise`` for the rest."""
+    """Adds a body: ``lane="deadlock"``, ``lanes2=...`` for what models give, ``otherwise`` for the rest."""
 
     def add(body: Callable[[], Any]) -> Callable[[], Any]:
         verdicts = {model: expect.get(model.replace(":", ""), otherwise) for model in MODELS}
@@ -103,8 +103,12 @@ def gather_in_order(groups: list[tuple[str, Any]], *, blocking: bool = False) ->
 # --- order --------------------------------------------------------------------------------------------------
 
 
-@hazard("two groups over the same ranks, in opposite orders, waited for at the end", order="cyclic",
-        lane="deadlock", host_blocking="deadlock")
+@hazard(
+    "two groups over the same ranks, in opposite orders, waited for at the end",
+    order="cyclic",
+    lane="deadlock",
+    host_blocking="deadlock",
+)
 def inversion() -> None:
     dense, expert = None, pair(0, 1, name="expert")
     used(dense, expert)
@@ -120,8 +124,13 @@ def blocking_inversion() -> None:
     gather_in_order(groups if dist.get_rank() == 0 else groups[::-1], blocking=True)
 
 
-@hazard("the same on groups that were never used before", order="cyclic",
-        lane="deadlock", host_blocking="deadlock", first_use="deadlock")
+@hazard(
+    "the same on groups that were never used before",
+    order="cyclic",
+    lane="deadlock",
+    host_blocking="deadlock",
+    first_use="deadlock",
+)
 def first_inversion() -> None:
     dense, expert = None, pair(0, 1, name="expert")
     groups = [("dense", dense), ("expert", expert)]
@@ -141,8 +150,13 @@ def wide_inversion() -> None:
     gather_in_order(groups if dist.get_rank() == 0 else groups[2:] + groups[:2])
 
 
-@hazard("three groups in a ring, no two ranks sharing two of them", world=3, order="cyclic",
-        lane="deadlock", host_blocking="deadlock")
+@hazard(
+    "three groups in a ring, no two ranks sharing two of them",
+    world=3,
+    order="cyclic",
+    lane="deadlock",
+    host_blocking="deadlock",
+)
 def ring() -> None:
     names = ("left", "right", "far")
     groups = [pair(k, (k + 1) % 3, name=name) for k, name in enumerate(names)]
@@ -168,8 +182,13 @@ def inverted_creation() -> None:
         pair(0, 1, name=name)
 
 
-@hazard("receives posted before sends on both sides, with handles", order="cyclic",
-        lane="deadlock", host_blocking="deadlock", first_use="completes")
+@hazard(
+    "receives posted before sends on both sides, with handles",
+    order="cyclic",
+    lane="deadlock",
+    host_blocking="deadlock",
+    first_use="completes",
+)
 def crossed_receives() -> None:
     used(None)
     other, got = 1 - dist.get_rank(), torch.empty(2)
@@ -279,7 +298,9 @@ def late_thread() -> None:
     join()
 
 
-@hazard("two threads of each rank, each pair in opposite orders on its two groups", order="cyclic", otherwise="deadlock")
+@hazard(
+    "two threads of each rank, each pair in opposite orders on its two groups", order="cyclic", otherwise="deadlock"
+)
 def crossed_threads() -> None:
     groups = [None, *(pair(0, 1, name=name) for name in ("expert", "saved", "checked"))]
     used(*groups)

@@ -49,11 +49,11 @@ def run_cases(names: Sequence[str], dtypes: Sequence[str], ranks: Sequence[int] 
 
 
 def me(group: Group) -> int:
-    return dist.get_rank(group)
+    return int(dist.get_rank(group))
 
 
 def size(group: Group) -> int:
-    return dist.get_world_size(group)
+    return int(dist.get_world_size(group))
 
 
 def world_rank(group: Group, rank: int) -> int:
@@ -342,6 +342,26 @@ def barriers(group: Group, dtype: torch.dtype) -> None:
     work.wait()
     pg = group or dist.distributed_c10d._get_default_group()
     pg.barrier(opts=dist.BarrierOptions()).wait()
+    dist.monitored_barrier(group)
+
+
+@case
+def smaller_groups(group: Group, dtype: torch.dtype) -> None:
+    """Groups made within a run, used, and destroyed; only the whole world may make some, so on others nothing."""
+    if group is not None:
+        return
+    mine, every = dist.new_subgroups_by_enumeration([[k] for k in range(size(None))])
+    equal("members", dist.get_process_group_ranks(mine), [me(None)])
+    everyone = dist.new_group(group_desc="everyone")
+    data = own(me(None), 3, dtype)
+    dist.all_reduce(data, group=everyone)
+    same("all_reduce on a new group", data, total(all_of(None, 3, dtype)))
+    local = dist.new_group([0, size(None) - 1], use_local_synchronization=True)
+    if me(None) in (0, size(None) - 1):
+        dist.barrier(local)
+        dist.destroy_process_group(local)
+    dist.destroy_process_group(everyone)
+    equal("groups", len(every), size(None))
 
 
 @case

@@ -6,15 +6,15 @@ sink. Whoever owns the channels (`harness.world.world`) feeds it and carries out
 A model over a transport (``spec.granting``) moves an operation's data only once all its parts may start, so the
 model's word is what happens. A real engine is only listened to, and may be ahead of the model: a sender's part of a
 gather is done on gloo before the others have come. An event of a thread that the model holds to be blocked is kept
-until the model catches up; where the model sees no way on, the event is right and the model is told (`Progress.resume`).
-A proof about a real engine is therefore open to contradiction until its ranks are stopped.
+until the model catches up; where the model sees no way on, the event is right and the model is told
+(`Progress.resume`). A proof about a real engine is therefore open to contradiction until its ranks are stopped.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from harness import errors
@@ -359,4 +359,3 @@ class Supervisor:
 def _thread(record: Record) -> str:
     name: str = record[1] if record[0] in "wbeth" else record[2]
     return name
-
