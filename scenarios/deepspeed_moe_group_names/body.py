@@ -6,7 +6,7 @@ import builtins
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from harness.errors import UsageError, WrongValuesError
@@ -26,7 +26,7 @@ def body(context: Context) -> dict[str, Any]:
     import torch.distributed as dist
 
     seeds = _seeds(context.params["seeds"])
-    with hash_seed(seeds[context.rank % len(seeds)]):
+    with hash_seed(seeds[context.rank % len(seeds)]) if seeds else nullcontext():
         norms, order = _train(context.rank, context.params["stage"], context.params["steps"])
     gathered: list[Any] = [None] * context.world
     dist.all_gather_object(gathered, norms)
@@ -133,7 +133,10 @@ def iteration_order(names: Sequence[str], seed: int) -> list[str]:
 
 
 def _seeds(text: str) -> list[int]:
+    """Hash seeds to stand for; none where each process goes by its own."""
+    if text == "own":
+        return []
     words = str(text).split("+")
     if not all(word.isdigit() and int(word) < 2**32 for word in words):
-        raise UsageError(f"parameter seeds: {text!r} is not understood; accepted: whole numbers joined by +, as in 1+2")
+        raise UsageError(f"parameter seeds: {text!r} is not understood; accepted: own, or numbers joined by +: 1+2")
     return [int(word) for word in words]
