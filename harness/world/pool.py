@@ -24,7 +24,7 @@ def get(size: int, backend: str, *, preload: Sequence[str] = (), hash_seeds: Seq
     _forget_parents()
     key = size, backend, tuple(hash_seeds)
     world = _worlds.pop(key, None)
-    if world is None or world.spent:
+    if world is None or world.tainted is not None:
         if world is not None:
             world.close()
         _make_room(size)

@@ -28,7 +28,7 @@ from harness.world.channel import RankEnd
 from harness.world.hygiene import Hygiene, mark_shared_memory, scatter_addresses
 from harness.world.messages import Exit, Finished, Started, Task
 from harness.world.outcome import Failure
-from harness.world.spec import STACK_SIGNAL, RankSpec
+from harness.world.spec import LOST_CHANNEL, STACK_SIGNAL, RankSpec
 from harness.world.tasks import dumps
 
 
@@ -157,14 +157,14 @@ class Rank:
                 if isinstance(message, Task):
                     self._tasks.put(message)
                 elif isinstance(message, Exit):
-                    break
+                    leave(0)
                 else:
                     self._recorder.on_message(message)
         except (EOFError, OSError):
             pass
         except BaseException:  # noqa: BLE001 - a rank that can't be told to stop must not live on
             traceback.print_exc()
-        leave(0)
+        leave(LOST_CHANNEL)
 
     def work(self) -> NoReturn:
         """Run tasks until the process is ended."""

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.errors import RankDiedError, RankFailedError, StoppedError
+from harness.errors import RankFailedError, StoppedError
 from harness.record import lines
 from harness.world import processes
 from harness.world.member import Member
 from harness.world.messages import Finished, Task
 from harness.world.outcome import Failure, RankOutcome, Run
+from harness.world.spec import LOST_CHANNEL
 from harness.world.supervisor import Supervisor
 from harness.world.watchdog import take_stacks
 
@@ -90,8 +91,9 @@ class Running:
         limit_at = started + self._limit
         while self._pending:
             now = time.monotonic()
-            wake = min(t for t in (limit_at, self._kill_at, self._stop_at, report, *self._closed.values()) if t)
-            for member, message in self._world.loop.step(wake - now):
+            times = (limit_at, self._kill_at, self._stop_at, report, *self._closed.values())
+            wake = min(t - now for t in times if t is not None)
+            for member, message in self._world.loop.step(min(wake, 60.0)):
                 self._take(member, message)
             self._look_for_ends()
             self._watch_proof()
@@ -113,9 +115,12 @@ class Running:
     def _take(self, member: Member, message: Any) -> None:
         if getattr(message, "epoch", None) != self._task.epoch:
             return
+        released = self._supervisor.stopped  # before this message, which may prove that others wait in vain
         self._send(self._supervisor.handle(member.rank, message))
         if isinstance(message, Finished):
-            self._finish(member.rank, message)
+            failure = self._finish(member.rank, message)
+            if failure is not None and not released:
+                self._fail(member.rank, failure)
 
     def _send(self, out: list[tuple[int, Any]]) -> None:
         for rank, message in out:
@@ -123,27 +128,27 @@ class Running:
         if self._supervisor.stopped and self._kill_at is None and self._stop_at is None:
             self._kill_at = time.monotonic() + AFTER_STOP
 
-    def _finish(self, rank: int, message: Finished) -> None:
+    def _finish(self, rank: int, message: Finished) -> Failure | None:
+        """Keep what the rank's body returned; returns how it failed, if it did."""
         outcome = self._outcomes[rank]
         self._pending.discard(rank)
         try:
             content = pickle.loads(message.payload)
         except Exception as error:  # noqa: BLE001 - a class of the body's may do anything when it is rebuilt
             outcome.error = Failure("unreadable", f"what the rank returned cannot be unpickled here: {error!r}")
-            self._fail(rank, outcome.error)
-            return
+            return outcome.error
         if message.ok:
             outcome.ok, outcome.value = True, content
         else:
             outcome.error = content
-            self._fail(rank, content)
+        return outcome.error
 
     def _fail(self, rank: int, failure: Failure) -> None:
-        """A rank failed. The first ones to, of themselves, are the culprits; the others get a while to end."""
-        if self._supervisor.stopped or self._killed or self._timed_out:
+        """A rank failed of itself. The first ones to are the culprits; the others get a while to end."""
+        if self._killed or self._timed_out:
             return
         self._culprits.append(rank)
-        if self._stop_at is None:
+        if self._stop_at is None and not self._supervisor.stopped:
             self._stop_at = time.monotonic() + AFTER_FAILURE
             self._stop_error = RankFailedError(f"rank {rank} failed: {failure.type}: {failure.message}")
 
@@ -156,7 +161,7 @@ class Running:
                 at = self._closed.setdefault(member.rank, time.monotonic() + AFTER_CLOSE)
                 if time.monotonic() >= at:
                     member.host.kill([member.pid])
-                    self._end(member, "closed its control channel and was stopped")
+                    self._end(member, f"exit {LOST_CHANNEL}")
         for rank in self._closed.keys() - self._pending:
             del self._closed[rank]
 
@@ -270,8 +275,9 @@ class Running:
     def _describe(self, culprits: tuple[int, ...]) -> str:
         if self._timed_out:
             return self._cause
-        if self._supervisor.certificate is not None and not self._died:
-            return self._supervisor.certificate.outcome
+        proof = self._supervisor.certificate
+        if proof is not None and (proof.outcome != "missing" or not culprits):
+            return proof.outcome
         return "; ".join(
             f"rank {rank}: {error.type}: {error.message}"
             for rank in culprits
@@ -281,6 +287,8 @@ class Running:
 
 def _ended_as(how: str) -> str:
     """How a process ended, as a predicate."""
+    if how == f"exit {LOST_CHANNEL}":
+        return "closed its control channel"
     if how.startswith("signal"):
         return f"was killed by {processes.signal_name(how)}"
     return f"ended with {how}" if how.startswith("exit") else how
@@ -293,6 +301,3 @@ def _line(outcome: RankOutcome, culprit: bool) -> dict[str, Any]:
         if text:
             more[name] = text[-4000:]
     return lines.rank_outcome(outcome.rank, outcome.ok, error, **more)
-
-
-__all__ = ["RankDiedError", "Running"]

@@ -13,6 +13,7 @@ import gc
 import importlib
 import os
 import pickle
+import select
 import selectors
 import signal
 import socket
@@ -258,6 +259,8 @@ def main() -> None:
     processes.become_subreaper()
     sock = socket.socket(fileno=int(sys.argv[1]))
     sock.set_inheritable(False)
+    if select.select([sock], [], [], 0)[0]:
+        return  # the client is gone: nothing else can be here before it was told that we are ready
     missing = preload(PRELOAD + tuple(sys.argv[2:]))
     gc.collect()
     gc.freeze()  # so that ranks do not copy the pages of what is never collected

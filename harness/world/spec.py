@@ -31,6 +31,8 @@ ENVIRONMENT = {
 
 #: Makes a rank write its Python stacks, by a handler in C that needs no lock of the interpreter.
 STACK_SIGNAL = signal.SIGRTMIN + 7
+#: A rank's exit status when its control channel ended before it was told to end.
+LOST_CHANNEL = 71
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class World:
         Any exception in here (KeyboardInterrupt) first ends the world. Raises WorldError if the world is tainted,
         UsageError if the task can't be pickled.
         """
-        if self.spent:
+        if self.tainted is not None:
             raise WorldError(f"this world cannot serve another run: {self.tainted}")
         self._epoch += 1
         task = Task(self._epoch, pack(function, args), {"path": [os.path.abspath(entry) for entry in sys.path]})
@@ -103,14 +103,9 @@ class World:
         except BaseException:
             self.close()
             raise
-        if self.spent:
+        if run.tainted:
             self.close()
         return run
-
-    @property
-    def spent(self) -> bool:
-        """Whether no other run is possible."""
-        return self.tainted is not None
 
     def taint(self, reason: str) -> None:
         """Say why the world cannot serve another run; the first reason stays."""

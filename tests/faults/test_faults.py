@@ -1,0 +1,195 @@
+"""Every fault at 2, 4 and 8 ranks, on a real engine and on a model: the verdict, its bound, and what is left.
+
+`FAULTS` is also the table in docs/faults.md; `pytest tests/faults --faults-table docs/faults.md -m ""` writes it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.record.verdict import verdict
+from harness.world import pool, processes
+from harness.world.world import World
+
+from . import bodies
+
+#: From the fault (or the time limit) to the verdict, in seconds.
+BOUND = 2.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``cause`` must be part of the explanation; ``{victim}`` in it is the rank. ``limit`` is the run's, in seconds."""
+
+    name: str
+    body: Callable[[int], Any]
+    verdict: str
+    cause: str
+    limit: float = 30.0
+
+
+FAULTS = (
+    Fault("killed by signal 9", bodies.killed, "crashed", "rank {victim}: died: was killed by signal 9 (SIGKILL)"),
+    Fault("sys.exit(3)", bodies.sys_exit, "crashed", "rank {victim}: SystemExit: called sys.exit(3)"),
+    Fault("os._exit(0) before the end", bodies.early_exit, "crashed", "rank {victim}: died: ended with exit 0"),
+    Fault("exception in one rank", bodies.raises, "crashed", "rank {victim}: ValueError: no such expert"),
+    Fault("exception in all ranks", bodies.all_raise, "crashed", "rank {victim}: ValueError: no such expert on rank"),
+    Fault("abort in native code", bodies.native_abort, "crashed", "signal 6 (SIGABRT)"),
+    Fault("segmentation fault", bodies.segfault, "crashed", "rank {victim}: died: was killed by signal 11 (SIGSEGV)"),
+    Fault("memory limit hit", bodies.memory_limit, "crashed", "rank {victim}: RuntimeError: "),
+    Fault(
+        "control channel closed", bodies.closes_channel, "crashed", "rank {victim}: died: closed its control channel"
+    ),
+    Fault("stopped by signal 19", bodies.stopped, "timeout", "rank {victim} (stopped", limit=0.5),
+    Fault("endless loop", bodies.endless_loop, "timeout", "bodies.py:", limit=0.5),
+    Fault("endless loop, lock held", bodies.endless_loop_with_lock, "timeout", "bodies.py:", limit=0.5),
+    Fault("slow, within the limit", bodies.slow, "completes", ""),
+    Fault("100 MB of output", bodies.floods, "completes", ""),
+    Fault(
+        "processes started and left", bodies.leaves_children, "crashed", "rank {victim}: died: was killed by signal 9"
+    ),
+)
+
+
+@dataclass
+class Told:
+    """What one fault came to."""
+
+    verdict: str
+    explanation: str
+    seconds: float
+    ranks: tuple[int, ...]
+
+
+def cases() -> list[Any]:
+    """All, of which a pull request runs those at 2 ranks, and on the model those at 4 and 8 that need not wait."""
+    found = []
+    for fault in FAULTS:
+        for backend in ("gloo", "lane"):
+            for size in (2, 4, 8):
+                quick = (
+                    size == 2 or (backend == "lane" and fault.verdict == "crashed") or (size == 4 and not fault.cause)
+                )
+                marks = [] if quick else [pytest.mark.nightly]
+                found.append(pytest.param(fault, backend, size, marks=marks, id=f"{fault.name}-{backend}-{size}"))
+    return found
+
+
+@pytest.mark.parametrize(("fault", "backend", "size"), cases())
+def test_fault(fault: Fault, backend: str, size: int, fault_table: list[tuple[Fault, str, int, Told]]) -> None:
+    world = pool.get(size, backend)
+    assert world.run(bodies.sound).values
+    before = _traces(world)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    victim = size - 1
+    lines: list[dict[str, Any]] = []
+
+    started = time.monotonic()
+    run = world.run(fault.body, victim, limit=fault.limit, sink=lines.append)
+    seconds = time.monotonic() - started
+
+    found = verdict(lines)
+    told = Told(found.verdict, found.explanation, seconds, found.ranks)
+    fault_table.append((fault, backend, size, told))
+    assert found.verdict == fault.verdict, found.explanation
+    assert fault.cause.format(victim=victim) in found.explanation
+    assert seconds < (fault.limit if fault.verdict == "timeout" else 0) + BOUND
+    if fault.verdict == "crashed" and fault.body not in (bodies.all_raise, bodies.native_abort):
+        assert run.culprits == (victim,)
+    if run.tainted:
+        before.assert_gone()
+    assert pool.get(size, backend).run(bodies.sound).values == [size * (size + 1) / 2] * size
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+@dataclass
+class _Traces:
+    """What a world has outside this process."""
+
+    pids: list[int]
+    folder: str
+    tag: str
+
+    def assert_gone(self) -> None:
+        """Nothing of it is left; a process that was killed may take a moment to be gone."""
+        deadline = time.monotonic() + 2
+        while (left := self._left()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert left == []
+
+    def _left(self) -> list[str]:
+        alive = [f"process {p.pid}" for p in processes.everything() if p.pid in self.pids or p.session in self.pids]
+        sleepers = [f"process {p.pid}" for p in processes.everything() if _command(p.pid) == "sleep\0" + "61.7\0"]
+        files = [self.folder] if Path(self.folder).exists() else []
+        return alive + sleepers + files + [name for name in os.listdir("/dev/shm") if self.tag in name]
+
+
+def _traces(world: World) -> _Traces:
+    ranks = world._ranks
+    assert ranks is not None
+    return _Traces([member.pid for member in world.members], ranks.folder, ranks.tag)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_output_is_kept_in_part_and_labelled() -> None:
+    run = pool.get(2, "lane").run(bodies.floods, 1)
+    loud, quiet = run.ranks[1], run.ranks[0]
+    assert quiet.stdout == ""
+    assert loud.stdout.startswith("first line\n")
+    assert loud.stdout.endswith("last line\n")
+    assert "bytes of output dropped" in loud.stdout
+    assert len(loud.stdout) < 1 << 20
+
+
+def test_stderr_of_a_dead_rank_is_told() -> None:
+    run = pool.get(2, "gloo").run(bodies.killed, 1)
+    assert run.ranks[1].error is not None
+    assert run.ranks[1].error.message.endswith("about to be killed")
+    assert run.ranks[1].exit == "signal 9"
+
+
+def test_a_segmentation_fault_leaves_its_python_stack() -> None:
+    run = pool.get(2, "lane").run(bodies.segfault, 0)
+    assert "Fatal Python error: Segmentation fault" in run.ranks[0].stderr
+    assert " in segfault" in run.ranks[0].stderr
+
+
+def test_a_timeout_has_the_stacks_of_all_that_did_not_end() -> None:
+    run = pool.get(4, "lane").run(bodies.endless_loop_with_lock, 2, limit=0.5)
+    assert run.timed_out
+    assert " in endless_loop_with_lock" in run.ranks[2].stack
+    assert all(" in sound" in run.ranks[rank].stack for rank in (0, 1, 3))
+
+
+def test_native_frames_where_asked_for() -> None:
+    run = pool.get(2, "gloo").run(bodies.endless_loop_with_lock, 1, limit=0.5, native=True)
+    assert "sre_ucs1_match" in run.ranks[1].stack or "not permitted" in run.ranks[1].stack
+
+
+def test_a_full_disk_loses_evidence_and_nothing_else() -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        run = pool.get(2, "lane").run(bodies.sound, sink=lambda line: os.write(full, str(line).encode()))
+    finally:
+        os.close(full)
+    assert run.values == [3.0, 3.0]
+    assert "No space left on device" in run.evidence_error
+
+
+def test_rank_0_may_die_too() -> None:
+    run = pool.get(4, "lane").run(bodies.killed, 0)
+    assert run.culprits == (0,)
+    assert pool.get(4, "lane").run(bodies.sound).ok
