@@ -5,7 +5,8 @@ function route() {
   const page = id && document.getElementById(id);
   for (const article of document.querySelectorAll("article")) article.hidden = article !== page;
   document.getElementById("overview").hidden = Boolean(page);
-  if (page) { page.querySelectorAll(".lanes:not(.drawn)").forEach(setUp); scrollTo(0, 0); }
+  if (page) page.querySelectorAll(".lanes:not(.drawn)").forEach(setUp);
+  setTimeout(() => scrollTo(0, 0));  // after the browser's own jump to the address
 }
 addEventListener("hashchange", route);
 
@@ -32,7 +33,7 @@ filters.addEventListener("submit", (event) => event.preventDefault());
 
 // Swimlanes.
 const COLOURS = ["#2563c9", "#b4530a", "#157a4a", "#8a3ab9", "#b3226a", "#0e7490", "#7a6a00", "#5b5bd6", "#a63d2f", "#47682c"];
-const LEFT = 64, BAR = 16, GAP = 3, PAD = 8, MANY = 400;
+const NAMES = 64, BAR = 16, GAP = 3, PAD = 8, MANY = 400;
 const NS = "http://www.w3.org/2000/svg";
 function make(name, attributes, parent, text) {
   const node = document.createElementNS(NS, name);
@@ -65,6 +66,8 @@ function setUp(section) {
   form.addEventListener("input", redraw);
   form.addEventListener("submit", (event) => event.preventDefault());
   redraw();
+  const matter = view.querySelector(".arrow") ?? view.querySelector(".parted");
+  if (matter) view.scrollLeft = matter.getBBox().x - view.clientWidth / 2;
 }
 
 function escaped(text) { return text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`); }
@@ -76,19 +79,21 @@ function draw(view, data, marks, form) {
   const shown = marks.filter((mark) => groups.has(mark.group)
     && (!want.get("stuck") || mark.done === null || isParted(data, mark))
     && (!text || `${mark.name} ${mark.label} ${mark.where}`.toLowerCase().includes(text)));
-  const place = scale(shown, want.get("scale"), Number(want.get("zoom")), view.clientWidth - LEFT - 24);
+  const place = scale(shown, want.get("scale"), Number(want.get("zoom")), view.clientWidth - NAMES - 24);
   const lanes = stack(shown, data.ranks, place);
   const right = place.end + 60;
-  const svg = make("svg", { width: LEFT + right, height: lanes.height, role: "img", "aria-label": "operations of every rank" });
+  const names = make("svg", { class: "names", width: NAMES, height: lanes.height });
+  const svg = make("svg", { width: right, height: lanes.height, role: "img", "aria-label": "operations of every rank" });
   svg.innerHTML = '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>';
   lanes.tops.forEach((top, rank) => {
-    make("rect", { class: "lane", x: 0, y: top, width: LEFT + right, height: lanes.heights[rank] - 4 }, svg);
-    make("text", { x: 8, y: top + lanes.heights[rank] / 2 + 2 }, svg, `rank ${rank}`);
+    make("rect", { class: "lane", x: 0, y: top, width: right, height: lanes.heights[rank] - 4 }, svg);
+    make("rect", { class: "lane", x: 0, y: top, width: NAMES, height: lanes.heights[rank] - 4 }, names);
+    make("text", { x: 8, y: top + 19 }, names, `rank ${rank}`);
   });
   const boxes = new Map();
   for (const mark of shown) boxes.set(`${mark.rank}/${mark.seq}`, bar(svg, data, mark, place, lanes));
-  for (const arrow of data.arrows) connect(svg, arrow, boxes, lanes, LEFT + place.end);
-  view.replaceChildren(svg);
+  for (const arrow of data.arrows) connect(svg, arrow, boxes, lanes, place.end);
+  view.replaceChildren(names, svg);
   form.querySelector("output").value = `${shown.length} of ${marks.length} operations`;
 }
 
@@ -123,8 +128,8 @@ function stack(shown, ranks, place) {
 }
 
 function bar(svg, data, mark, place, lanes) {
-  const x = LEFT + place.at(mark.issued), y = lanes.tops[mark.rank] + PAD - 2 + mark.row * (BAR + GAP);
-  const end = mark.done === null ? LEFT + place.end + 40 : LEFT + place.at(mark.done);
+  const x = place.at(mark.issued), y = lanes.tops[mark.rank] + PAD - 2 + mark.row * (BAR + GAP);
+  const end = mark.done === null ? place.end + 40 : place.at(mark.done);
   const width = Math.max(5, end - x), colour = COLOURS[mark.group % COLOURS.length];
   const item = make("g", { class: "mark", "data-mark": `${mark.rank}/${mark.seq}` }, svg);
   const classes = [mark.done === null && "never", isParted(data, mark) && "parted"].filter(Boolean).join(" ");
