@@ -10,14 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 from harness.errors import UnsupportedError
 
-Tensor = torch.Tensor
 #: The operators an engine may know, by torch's names.
 OPERATORS = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
 
@@ -30,6 +30,13 @@ class Request(Protocol):
 
     def test(self) -> bool:
         """Whether it is done; raises what it failed with."""
+
+
+class Splits(NamedTuple):
+    """How many elements an all_to_all receives from and sends to each rank."""
+
+    received: Sequence[int]
+    sent: Sequence[int]
 
 
 class Communicator(Protocol):
@@ -46,10 +53,8 @@ class Communicator(Protocol):
     def reduce(self, data: Tensor, op: str, root: int) -> Request | None: ...
     def all_gather(self, out: Tensor, data: Tensor) -> Request | None: ...
     def reduce_scatter(self, out: Tensor, data: Tensor, op: str) -> Request | None: ...
-    def all_to_all(
-        self, out: Tensor, data: Tensor, received: Sequence[int], sent: Sequence[int]
-    ) -> Request | None:
-        """``sent`` and ``received`` are elements per rank."""
+    def all_to_all(self, out: Tensor, data: Tensor, splits: Splits | None) -> Request | None:
+        """Equal parts without ``splits``; with them on one rank, there are some on all."""
 
     def gather(self, out: Tensor | None, data: Tensor, root: int) -> Request | None:
         """``out`` on the root only."""
@@ -62,7 +67,7 @@ class Communicator(Protocol):
     def recv(self, data: Tensor, source: int, tag: int) -> Request | None: ...
 
 
-class Handle(dist.Work):  # type: ignore[misc]
+class Handle(dist.Work):
     """The handle of an engine's requests. ``finish`` copies results to where they belong; ``kept`` lives as long."""
 
     def __init__(
@@ -143,7 +148,7 @@ class Handle(dist.Work):  # type: ignore[misc]
             self._future.set_result(None)
 
 
-class BufferGroup(dist.ProcessGroup):  # type: ignore[misc]
+class BufferGroup(dist.ProcessGroup):
     """A transport's group over an engine's communicator; see `harness.backends.group` for the calls."""
 
     def __init__(self, comm: Communicator) -> None:
@@ -210,7 +215,7 @@ class BufferGroup(dist.ProcessGroup):  # type: ignore[misc]
         parts, wholes = [_flat(out) for out in outputs], [_flat(data) for data in inputs]
         for part, whole in zip(parts, wholes, strict=True):
             if whole.numel() != part.numel() * self.size():
-                raise ValueError(f"reduce_scatter of {whole.numel()} elements into {part.numel()} x {self.size()} ranks")
+                raise ValueError(f"reduce_scatter of {whole.numel()} elements into {self.size()} x {part.numel()}")
         requests = [self.comm.reduce_scatter(part, whole, op) for part, whole in zip(parts, wholes, strict=True)]
         return Handle(requests, _writer(outputs, parts), (parts, wholes))
 
@@ -218,11 +223,15 @@ class BufferGroup(dist.ProcessGroup):  # type: ignore[misc]
         self, output: Tensor, data: Tensor, output_splits: Sequence[int], input_splits: Sequence[int], opts: Any
     ) -> Handle:
         out, flat = _flat(output), _flat(data)
-        received, sent = self._counts(output, output_splits), self._counts(data, input_splits)
-        return Handle([self.comm.all_to_all(out, flat, received, sent)], _writer([output], [out]), (out, flat))
+        if output_splits or input_splits:
+            splits = Splits(self._counts(output, output_splits), self._counts(data, input_splits))
+        else:
+            splits = None
+            self._counts(output, ()), self._counts(data, ())
+        return Handle([self.comm.all_to_all(out, flat, splits)], _writer([output], [out]), (out, flat))
 
     def _counts(self, tensor: Tensor, splits: Sequence[int]) -> list[int]:
-        """Elements per rank; ``splits`` are rows."""
+        """Elements per rank; ``splits`` are rows. Raises ValueError where equal parts don't come out."""
         if not splits:
             if tensor.numel() % self.size():
                 raise ValueError(f"all_to_all of {tensor.numel()} elements among {self.size()} ranks")
@@ -232,9 +241,9 @@ class BufferGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     def alltoall(self, outputs: Sequence[Tensor], inputs: Sequence[Tensor], opts: Any) -> Handle:
         flat = torch.cat([t.reshape(-1) for t in inputs])
-        received, sent = [t.numel() for t in outputs], [t.numel() for t in inputs]
-        whole = flat.new_empty(sum(received))
-        return Handle([self.comm.all_to_all(whole, flat, received, sent)], _splitter(whole, outputs), (whole, flat))
+        splits = Splits([t.numel() for t in outputs], [t.numel() for t in inputs])
+        whole = flat.new_empty(sum(splits.received))
+        return Handle([self.comm.all_to_all(whole, flat, splits)], _splitter(whole, outputs), (whole, flat))
 
     # --- what one rank gets or gives --------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ class InOrderQueue:
 
     def wrap(self, comm: Communicator) -> Communicator:
         """The communicator, with every operation through this queue; ``comm`` must block in its calls."""
-        return _Wrapped(self, comm)  # type: ignore[return-value]
+        return _Wrapped(self, comm)
 
 
 class _Wrapped:

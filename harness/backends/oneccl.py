@@ -2,19 +2,19 @@
 
 | name | communicators | calls | taken to follow |
 | --- | --- | --- | --- |
-| ``oneccl`` | made with the group | return once done (on host buffers the library offers nothing else) | host_blocking |
+| ``oneccl`` | made with the group | return once done (all that the library offers here) | host_blocking |
 | ``oneccl:lazy`` | made at the group's first call | the same | host_blocking |
 | ``oneccl:queue`` | made with the group | one thread makes them in order of issue, over all groups | lane |
 
-What the library lacks is made of what it has: a barrier is an all_reduce of one byte, a gather an all_gather that only
-the root keeps, a scatter and an uneven all_to_all are grouped sends and receives (calls of their own for these came with
-2022.2). Point-to-point calls carry no tags: messages between two ranks keep their order.
+What the library lacks on host buffers is made of what it has: a barrier is an all_reduce of one byte, a gather an
+all_gather that only the root keeps, a scatter a broadcast of which each keeps its part, an uneven all_to_all one
+filled up to the largest part. There is no point to point: on host buffers ``onecclSend`` ends the process, and
+``onecclGroupStart`` asks for a SYCL device (2022.1.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from ctypes import c_size_t, c_void_p
+from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 from harness.backends import oneccl_library
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
+    from harness.backends.buffers import Splits
     from harness.record.recorder import Recorder
 
 _FORMS = {"": "host_blocking", "lazy": "host_blocking", "queue": "lane"}
@@ -46,8 +47,8 @@ class OneCCL:
 
     def init(self, rank: int, world: int, store: dist.Store, recorder: Recorder) -> None:
         """Make the default process group of this rank."""
-        from harness.backends.inorder import InOrderQueue
         from harness.backends.engine import EngineProcess
+        from harness.backends.inorder import InOrderQueue
 
         inorder = InOrderQueue() if self.form == "queue" else None
 
@@ -104,20 +105,29 @@ class OneCCLCommunicator:
     def reduce_scatter(self, out: torch.Tensor, data: torch.Tensor, op: str) -> None:
         self._call("onecclReduceScatter", _at(data), _at(out), out.numel(), _dtype(data), _op(op))
 
-    def all_to_all(
-        self, out: torch.Tensor, data: torch.Tensor, received: Sequence[int], sent: Sequence[int]
-    ) -> None:
-        if len({*sent, *received}) == 1:
-            self._call("onecclAllToAll", _at(data), _at(out), sent[0], _dtype(data))
-        else:
-            self._exchange(dict(enumerate(data.split(list(sent)))), dict(enumerate(out.split(list(received)))))
+    def all_to_all(self, out: torch.Tensor, data: torch.Tensor, splits: Splits | None) -> None:
+        import torch
+
+        if splits is None:
+            self._call("onecclAllToAll", _at(data), _at(out), data.numel() // self.size, _dtype(data))
+            return
+        largest = torch.tensor([max(*splits.sent, *splits.received)])
+        self.all_reduce(largest, "MAX")
+        n = int(largest)
+        filled, got = data.new_zeros(self.size, n), data.new_empty(self.size, n)
+        for row, part in zip(filled, data.split(list(splits.sent)), strict=True):
+            row[: part.numel()] = part
+        self._call("onecclAllToAll", _at(filled), _at(got), n, _dtype(data))
+        for row, part in zip(got, out.split(list(splits.received)), strict=True):
+            part.copy_(row[: part.numel()])
 
     def gather(self, out: torch.Tensor | None, data: torch.Tensor, root: int) -> None:
         self.all_gather(data.new_empty(data.numel() * self.size) if out is None else out, data)
 
     def scatter(self, out: torch.Tensor, data: torch.Tensor | None, root: int) -> None:
-        parts = {} if data is None else dict(enumerate(data.split(out.numel())))
-        self._exchange(parts, {root: out})
+        whole = out.new_empty(out.numel() * self.size) if data is None else data
+        self.broadcast(whole, root)
+        out.copy_(whole.split(out.numel())[self.rank])
 
     def barrier(self) -> None:
         import torch
@@ -125,23 +135,9 @@ class OneCCLCommunicator:
         self.all_reduce(torch.zeros(1, dtype=torch.uint8), "MAX")
 
     def send(self, data: torch.Tensor, to: int, tag: int) -> None:
-        self._call("onecclSend", _at(data), data.numel(), _dtype(data), to)
+        raise UnsupportedError("oneCCL has no point-to-point calls on host buffers: use a broadcast over two ranks")
 
-    def recv(self, data: torch.Tensor, source: int, tag: int) -> None:
-        self._call("onecclRecv", _at(data), data.numel(), _dtype(data), source)
-
-    def _exchange(self, sent: Mapping[int, torch.Tensor], received: Mapping[int, torch.Tensor]) -> None:
-        """Point-to-point calls handed over together, by rank; what a rank has for itself is copied."""
-        self._library.call("onecclGroupStart")
-        for rank, part in sent.items():
-            if rank == self.rank:
-                received[rank].copy_(part)
-            elif part.numel():
-                self.send(part, rank, 0)
-        for rank, part in received.items():
-            if rank != self.rank and part.numel():
-                self.recv(part, rank, 0)
-        self._library.call("onecclGroupEnd")
+    recv = send
 
     def _call(self, name: str, *args: Any) -> None:
         """A call whose last arguments are the communicator and no stream (host buffers)."""
@@ -150,7 +146,8 @@ class OneCCLCommunicator:
 
 
 def _at(tensor: torch.Tensor) -> int:
-    return tensor.data_ptr()
+    address: int = tensor.data_ptr()
+    return address
 
 
 def _dtype(tensor: torch.Tensor) -> int:

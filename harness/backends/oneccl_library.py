@@ -95,10 +95,6 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "onecclAllGather": (_DATA, _DATA, _COUNT, c_int, _COMM, _STREAM),
     "onecclReduceScatter": (_DATA, _DATA, _COUNT, c_int, c_int, _COMM, _STREAM),
     "onecclAllToAll": (_DATA, _DATA, _COUNT, c_int, _COMM, _STREAM),
-    "onecclSend": (_DATA, _COUNT, c_int, c_int, _COMM, _STREAM),
-    "onecclRecv": (_DATA, _COUNT, c_int, c_int, _COMM, _STREAM),
-    "onecclGroupStart": (),
-    "onecclGroupEnd": (),
 }
 
 
@@ -133,7 +129,8 @@ class Library:
         if code != 0:
             word = RESULTS[code] if 0 <= code < len(RESULTS) else "an unknown code"
             told = self._dll.onecclGetLastError(comm)
-            raise OneCCLError(f"{name} returned {code} ({word})" + (f": {told.decode(errors='replace')}" if told else ""))
+            more = f": {told.decode(errors='replace')}" if told else ""
+            raise OneCCLError(f"{name} returned {code} ({word}){more}")
 
     def version(self) -> str:
         """Such as ``2022.1.0``."""

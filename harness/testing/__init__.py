@@ -16,11 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from harness import backends
+from harness.errors import UnsupportedError
 from harness.model.progress import Model
 from harness.record.lines import Line
 from harness.record.verdict import Verdict, verdict
 from harness.testing.hazards import HAZARDS, MODELS, Hazard
-from harness.testing.values import CASES, run_cases
+from harness.testing.values import CASES, NotOffered, run_cases
 from harness.world import pool
 
 #: What every collective is tried with; the sums stay exact in all of them.
@@ -35,6 +36,7 @@ class Report:
 
     ``wrong_values`` has a line per wrong value, ``verdicts`` what each hazard ended in, ``unexpected`` a line per
     hazard that did not end as the backend's own model says, ``behaves_like`` the models that all hazards agree with.
+    ``not_offered`` has what the backend refuses as unsupported, with its reason; hazards that need it are not judged.
     """
 
     backend: str
@@ -42,6 +44,7 @@ class Report:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     unexpected: tuple[str, ...] = ()
     behaves_like: tuple[str, ...] = ()
+    not_offered: dict[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -55,36 +58,60 @@ class Report:
         lines += [
             f"  {name:{width}}  {found.verdict:10}  {HAZARDS[name].about}" for name, found in self.verdicts.items()
         ]
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.not_offered.items():
+            reasons.setdefault(reason, []).append(name)
+        lines += [f"  not offered: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
         lines.append(f"behaves like: {', '.join(self.behaves_like) or 'no model'}")
         return "\n".join(lines)
 
 
 def conformance(backend: str, *, worlds: Sequence[int] = (2, 4), hazards: Iterable[str] = HAZARDS) -> Report:
     """Run the whole suite. Raises UsageError for an unknown backend, and what starting a world raises."""
-    wrong = [line for world in worlds for line in wrong_values(backend, world)]
-    found = {name: run_hazard(HAZARDS[name], backend) for name in hazards}
-    unexpected = [line for name, result in found.items() if (line := objection(HAZARDS[name], backend, result))]
-    return Report(backend, tuple(wrong), found, tuple(unexpected), behaves_like(found))
+    wrong, lacking = [], {}
+    for world in worlds:
+        for line, text in _values(backend, world, DTYPES):
+            if isinstance(text, NotOffered):
+                lacking[line.rpartition(": ")[2]] = str(text)
+            else:
+                wrong.append(f"{line}: {text}")
+    found = {}
+    for name in hazards:
+        try:
+            found[name] = run_hazard(HAZARDS[name], backend)
+        except UnsupportedError as error:
+            lacking[name] = str(error)
+    objections = [objection(HAZARDS[name], backend, result) for name, result in found.items()]
+    unexpected = [text for text in objections if text is not None]
+    return Report(backend, tuple(wrong), found, tuple(unexpected), behaves_like(found), lacking)
 
 
 def wrong_values(backend: str, world: int, dtypes: Sequence[str] = DTYPES) -> list[str]:
     """Every collective over the world and over a smaller group; a line for each value that was wrong."""
+    return [f"{at}: {text}" for at, text in _values(backend, world, dtypes) if not isinstance(text, NotOffered)]
+
+
+def _values(backend: str, world: int, dtypes: Sequence[str]) -> list[tuple[str, str]]:
+    """Where something was wrong or not offered, and what."""
     found = []
     for ranks in (None, list(range(world))[::-1][: max(world // 2, 1) + 1]):
         run = pool.get(world, backend).run(run_cases, tuple(CASES), tuple(dtypes), ranks, limit=120.0)
         for outcome in run.ranks:
             where = f"{world} ranks, rank {outcome.rank}"
             if outcome.ok:
-                found += [f"{where}: {name}: {text}" for name, text in outcome.value.items()]
+                found += [(f"{where}: {name}", text) for name, text in outcome.value.items()]
             elif outcome.error is not None:
-                found.append(f"{where}: {outcome.error.type}: {outcome.error.message}")
+                found.append((f"{where}: {outcome.error.type}", outcome.error.message))
     return found
 
 
 def run_hazard(hazard: Hazard, backend: str, *, limit: float = LIMIT) -> Verdict:
-    """The verdict of one hazard on the backend, from its evidence."""
+    """The verdict of one hazard on the backend, from its evidence. Raises UnsupportedError if it lacks a call."""
     evidence: list[Line] = []
-    pool.get(hazard.world, backend).run(hazard.body, sink=evidence.append, limit=limit)
+    run = pool.get(hazard.world, backend).run(hazard.body, sink=evidence.append, limit=limit)
+    for outcome in run.ranks:
+        if outcome.error is not None and isinstance(outcome.error.exception, UnsupportedError):
+            raise outcome.error.exception
     return verdict(evidence)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from harness.errors import WrongValuesError
+from harness.errors import UnsupportedError, WrongValuesError
 
 Group = Any
 Case = Callable[[Group, torch.dtype], None]
@@ -29,6 +29,7 @@ def case(function: Case) -> Case:
 def run_cases(names: Sequence[str], dtypes: Sequence[str], ranks: Sequence[int] | None = None) -> dict[str, str]:
     """Run the cases in this rank, over the world or a group of ``ranks``; ``{"case dtype": what was wrong}``.
 
+    What the backend refuses as unsupported is there as `NotOffered`, under the case's name alone.
     The sum of two small integers is exact in every dtype, so values are compared bit for bit.
     """
     warnings.simplefilter("ignore", FutureWarning)
@@ -42,7 +43,15 @@ def run_cases(names: Sequence[str], dtypes: Sequence[str], ranks: Sequence[int] 
                 CASES[name](group, getattr(torch, dtype))
             except WrongValuesError as error:
                 wrong[f"{name} {dtype}"] = str(error)
+            except UnsupportedError as error:
+                wrong[name] = NotOffered(error)
     return wrong
+
+
+class NotOffered(str):
+    """Why a backend has no such call."""
+
+    __slots__ = ()
 
 
 # --- helpers ------------------------------------------------------------------------------------------------
@@ -342,6 +351,12 @@ def barriers(group: Group, dtype: torch.dtype) -> None:
     work.wait()
     pg = group or dist.distributed_c10d._get_default_group()
     pg.barrier(opts=dist.BarrierOptions()).wait()
+
+
+@case
+def monitored_barrier(group: Group, dtype: torch.dtype) -> None:
+    if dist.get_backend(group) != "gloo":
+        raise UnsupportedError("torch has this barrier for gloo alone")
     dist.monitored_barrier(group)
 
 
