@@ -24,6 +24,8 @@ _HEADLINES = {
 _MANY = 8
 #: More blocked threads than this are not listed one by one.
 _MOST_BLOCKED = 16
+#: So many frames of a stack are shown.
+_FRAMES = 4
 
 
 def certificate(proof: Certificate) -> str:
@@ -65,8 +67,7 @@ def _step(step: Step) -> Iterator[str]:
         case _:
             text = f"{who} has not issued {step.needs}: it waits for {step.behind}"
     yield text
-    if step.where:
-        yield f"    {_line(step.where)}"
+    yield from (f"    {text}" for text in _stack(step.where))
 
 
 def _blocked(blocked: Blocked) -> Iterator[str]:
@@ -74,7 +75,7 @@ def _blocked(blocked: Blocked) -> Iterator[str]:
     yield f"{who} waits for {', '.join(blocked.stands_at[:3])}{_at(blocked.where)}"
     by_reason = sorted(blocked.absent, key=lambda absent: absent.instead)
     for instead, absents in groupby(by_reason, key=lambda absent: absent.instead):
-        yield f"    {ranks([absent.rank for absent in absents])} {instead}"
+        yield f"    {ranks([absent.rank for absent in absents])}: {instead}"
 
 
 def ranks(numbers: Sequence[int]) -> str:
@@ -86,11 +87,17 @@ def ranks(numbers: Sequence[int]) -> str:
 
 
 def _at(where: Where) -> str:
-    return f"  [{_line(where)}]" if where else ""
+    return f"  [{_line(where[0])}]" if where else ""
 
 
-def _line(where: Where) -> str:
-    file, line, function = where[0]
+def _stack(where: Where) -> Iterator[str]:
+    """The innermost frames, one a line."""
+    for depth, frame in enumerate(where[:_FRAMES]):
+        yield f"{'called from ' if depth else 'at '}{_line(frame)}"
+
+
+def _line(frame: tuple[str, int, str]) -> str:
+    file, line, function = frame
     place = f"{PurePath(file).name}:{line}" if line else PurePath(file).name
     return f"{place} in {function}" if function else place
 

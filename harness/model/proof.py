@@ -267,7 +267,7 @@ def _blocked(progress: Progress, thread: Thread) -> Blocked:
         for part in instance.parts:
             if not part.started:
                 first = next(progress.lanes[part.rank].ahead(part))
-                ranks_absent.setdefault(part.rank, f"has it queued behind {name(_instance_of(first))}")
+                ranks_absent.setdefault(part.rank, f"queued it behind {name(_instance_of(first))}")
         for rank in instance.absent:
             ranks_absent.setdefault(rank, _instead(progress, rank))
     return Blocked(
@@ -283,10 +283,10 @@ def _instead(progress: Progress, rank: int) -> str:
     threads = progress.threads[rank].values()
     alive = [thread for thread in threads if not thread.ended]
     if not alive:
-        return "has ended"
+        return "ended"
     prefix = len(threads) > 1
     return "; ".join(
-        (f"thread {thread.name} " if prefix else "") + (f"stands at {_standing(thread)}" if thread.blocked else "runs")
+        (f"thread {thread.name}: " if prefix else "") + (f"waiting for {_standing(thread)}" if thread.blocked else "still running")
         for thread in alive
     )
 

@@ -85,7 +85,7 @@ def test_a_rank_that_ended_is_missing_and_named() -> None:
     assert certificate is not None
     assert certificate.outcome == "missing"
     (blocked,) = certificate.blocked
-    assert (blocked.rank, blocked.absent[0].rank, blocked.absent[0].instead) == (0, 1, "has ended")
+    assert (blocked.rank, blocked.absent[0].rank, blocked.absent[0].instead) == (0, 1, "ended")
 
 
 def test_a_mismatch_is_proved_by_the_second_part_and_shows_both() -> None:
