@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import builtins
 import os
+import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+#: How many places `scattered_addresses` shuffles: several times the parameters of any model here.
+SCATTERED = 800
 
 _connected_to: Any = None
 
@@ -42,6 +46,26 @@ def reset() -> None:
     release = getattr(groups, "_release_process_group_references", None)  # not in every release
     if release is not None:
         release()
+
+
+@contextmanager
+def scattered_addresses(arrival: str) -> Iterator[None]:
+    """Under the arrival ``natural``, parameters made while entered get addresses as in separately started ranks.
+
+    Ranks forked from one parent allocate alike, so their sets of parameters iterate alike, which ranks of a launcher
+    don't. Freeing some of many parameters in random order leaves their places free in that order.
+    """
+    import torch
+
+    kept: list[Any] = []
+    if arrival == "natural":
+        kept = [torch.nn.Parameter(torch.empty(0)) for _ in range(SCATTERED)]
+        random.SystemRandom().shuffle(kept)
+        del kept[SCATTERED // 4 :]
+    try:
+        yield
+    finally:
+        kept.clear()
 
 
 @contextmanager

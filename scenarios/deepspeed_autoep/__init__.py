@@ -14,6 +14,14 @@ scenario = Scenario(
     worlds=(4, 8),
     fix="zero3_group_order",
     requires=("deepspeed", "transformers"),
-    preload=("deepspeed", "deepspeed.comm.torch", "torch._inductor.compile_fx", "transformers"),
+    preload=(
+        "deepspeed.comm.torch",
+        "deepspeed.module_inject.auto_ep",
+        "deepspeed.runtime.zero.stage3",
+        "torch._inductor.compile_fx",
+        "transformers.generation.utils",
+        "transformers.models.mixtral.modeling_mixtral",
+        "transformers.models.qwen3_moe.modeling_qwen3_moe",
+    ),
     defaults={"model": "qwen3_moe", "steps": 3, "rollout": True},
 )

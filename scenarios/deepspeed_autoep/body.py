@@ -29,11 +29,13 @@ def body(context: Context) -> dict[str, Any]:
 
     deepspeed_runtime.connect()
     params = context.params
-    model = models.build(params["model"])
-    original = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    engine, *_ = deepspeed.initialize(
-        model=model, model_parameters=list(model.parameters()), config=configuration(context, params["model"])
-    )
+    with deepspeed_runtime.scattered_addresses(context.arrival):  # AutoEP makes its experts anew in initialize
+        model = models.build(params["model"])
+        original = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        engine, *_ = deepspeed.initialize(
+            model=model, model_parameters=list(model.parameters()), config=configuration(context, params["model"])
+        )
+    current().note("parameters", {param.ds_id: name for name, param in engine.module.named_parameters()})
     if params["rollout"]:
         _same(context, "before the first step", models.exported(engine), original)
     losses = []

@@ -24,7 +24,8 @@ def body(context: Context) -> dict[str, Any]:
         raise UsageError(f"parameter call: {context.params['call']!r} is unknown; accepted: {accepted}")
     deepspeed_runtime.connect()
     slots = tuple(slot._replace(persist=False) for slot in slots_over(context.topology, ("float32",)))
-    params = partitioned(context, slots)
+    with deepspeed_runtime.scattered_addresses(context.arrival):
+        params = partitioned(context, slots)
 
     def check(gathered: Sequence[Any]) -> None:
         for param in gathered:

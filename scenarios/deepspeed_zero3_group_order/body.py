@@ -33,7 +33,8 @@ def gather_rounds(context: Context, slots: Sequence[Slot], order: Order, rounds:
     from scenarios import deepspeed_runtime
 
     deepspeed_runtime.connect()
-    params = partitioned(context, slots)
+    with deepspeed_runtime.scattered_addresses(context.arrival):
+        params = partitioned(context, slots)
     digest = hashlib.sha256()
     try:
         for _ in range(rounds):

@@ -48,7 +48,8 @@ def train(context: Context, perturbed: Callable[[], AbstractContextManager[None]
     losses = []
     with tempfile.TemporaryDirectory(prefix="harness-swap-") as swap, counted_gathers() as gathers:
         config = configuration(context, swap)
-        model = _model()
+        with deepspeed_runtime.scattered_addresses(context.arrival):
+            model = _model()
         if params["stage"] == 3:
             _place(context, model)
             Init(module=model, config_dict_or_path=config)
