@@ -41,7 +41,7 @@ class Evidence:
 
     def write(self, line: Line) -> None:
         """Append one line and flush it. Values that JSON doesn't know are written as their text."""
-        self._file.write(_encode(line) + "\n")
+        self._file.write((getattr(line, "text", None) or _encode(line)) + "\n")
 
     def close(self) -> None:
         """Close the file; harmless if closed already."""

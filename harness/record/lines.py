@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ from harness.model.operation import Group, Operation
 from harness.world.messages import Frame
 
 Line = dict[str, Any]
+
+_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def operation(op: Operation) -> Line:
@@ -48,15 +51,43 @@ def world(size: int, epoch: int, spec: BackendSpec, settle: bool) -> Line:
     return {"type": "world", "world": size, "epoch": epoch, "backend": spec._asdict(), "settle": settle}
 
 
-def event(rank: int, record: tuple[Any, ...]) -> Line | None:
-    """The line of one event of `harness.world.messages.Events`, its numbers resolved; None for those without one."""
+class Rendered(dict[str, Any]):
+    """A line that knows its JSON already: the same operations and stacks come again and again."""
+
+    __slots__ = ("text",)
+    text: str
+
+
+def text_of(record: tuple[Any, ...]) -> str:
+    """The part of an event's JSON that its operations and stack make up."""
+    if record[0] == "i":
+        return f'"ops":{_json([operation(op) for op in record[3]])},"where":{_json(record[4])}'
+    return f'"where":{_json(record[3])}'
+
+
+def event(rank: int, record: tuple[Any, ...], text: str = "") -> Line | None:
+    """The line of one event of `harness.world.messages.Events`, its numbers resolved; None for those without one.
+
+    ``text`` is `text_of` the record, if it is at hand.
+    """
     match record:
         case ("i", seq, thread, ops, where, ns):
-            return _line("issue", rank, ns, thread=thread, seq=seq, ops=[operation(op) for op in ops], where=where)
+            line = _line("issue", rank, ns, thread=thread, seq=seq, ops=[operation(op) for op in ops], where=where)
+            if text:
+                line.text = f'{{"type":"issue","rank":{rank},"thread":{_json(thread)},"seq":{seq},{text},"ns":{ns}}}'
+            return line
         case ("w", thread, seqs, where, others, ns):
-            return _line("wait", rank, ns, thread=thread, seqs=seqs, where=where, others=others)
+            line = _line("wait", rank, ns, thread=thread, seqs=seqs, where=where, others=others)
+            if text:
+                line.text = (
+                    f'{{"type":"wait","rank":{rank},"thread":{_json(thread)},"seqs":{_json(seqs)},{text},'
+                    f'"others":{_json(others)},"ns":{ns}}}'
+                )
+            return line
         case ("c", seq, ns):
-            return _line("complete", rank, ns, seq=seq)
+            line = _line("complete", rank, ns, seq=seq)
+            line.text = f'{{"type":"complete","rank":{rank},"seq":{seq},"ns":{ns}}}'
+            return line
         case ("b", thread, ns):
             return _line("thread_start", rank, ns, thread=thread)
         case ("e", thread, ns):
@@ -102,7 +133,9 @@ def frames(where: Any) -> tuple[Frame, ...]:
 
 def grant(rank: int, seqs: tuple[int, ...]) -> Line:
     """The supervisor let these operations of the rank go to the transport."""
-    return {"type": "grant", "rank": rank, "seqs": seqs}
+    line = Rendered(type="grant", rank=rank, seqs=seqs)
+    line.text = f'{{"type":"grant","rank":{rank},"seqs":{_json(seqs)}}}'
+    return line
 
 
 def certificate(proof: Certificate | None) -> Line:
@@ -120,5 +153,5 @@ def end(seconds: float, timed_out: bool, **more: Any) -> Line:
     return {"type": "end", "seconds": round(seconds, 6), "timed_out": timed_out} | more
 
 
-def _line(kind: str, rank: int, ns: int, **values: Any) -> Line:
-    return {"type": kind, "rank": rank, **values, "ns": ns}
+def _line(kind: str, rank: int, ns: int, **values: Any) -> Rendered:
+    return Rendered(type=kind, rank=rank, **values, ns=ns)

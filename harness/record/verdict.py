@@ -173,7 +173,7 @@ def _mixes(evidence: Sequence[Line], world: Line) -> list[tuple[str, dict[int, s
     from harness.world.supervisor import Supervisor  # the machine that judged live judges again
 
     spec = BackendSpec(**world["backend"])
-    again = Supervisor(world["world"], world["epoch"], spec, sink=_ignore, settle=world["settle"])
+    again = Supervisor(world["world"], world["epoch"], spec, sink=None, settle=world["settle"])
     for line in evidence:
         record = lines.record_of(line)
         if record is not None:
@@ -186,7 +186,3 @@ def _mix_text(evidence: Sequence[Line], world: Line) -> str:
     for name, labels in _mixes(evidence, world)[:8]:
         rows.append(f"  {name}: " + ", ".join(f"rank {rank} {label}" for rank, label in sorted(labels.items())))
     return "\n".join(rows)
-
-
-def _ignore(line: Line) -> None:
-    """The replay writes no evidence."""

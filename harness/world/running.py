@@ -31,6 +31,10 @@ AFTER_PROOF = 0.5
 AFTER_CLOSE = 0.2
 #: How often ``progress`` is called, in seconds.
 PROGRESS = 1.0
+#: With no message for so long, the supervisor looks whether something is stuck; in seconds.
+LOOK = 0.002
+#: How long a real engine's events may gather while they come thick, in seconds; a socket holds some hundreds.
+REST = 0.002
 
 
 class SafeSink:
@@ -71,6 +75,7 @@ class Running:
         self._members = world.members
         self._outcomes = [RankOutcome(rank) for rank in range(world.size)]
         self._pending = set(range(world.size))
+        self._rush = 0
         self._culprits: list[int] = []
         self._died: list[int] = []
         self._cause = ""
@@ -93,8 +98,14 @@ class Running:
             now = time.monotonic()
             times = (limit_at, self._kill_at, self._stop_at, report, *self._closed.values())
             wake = min(t - now for t in times if t is not None)
-            for member, message in self._world.loop.step(min(wake, 60.0)):
+            restless = self._supervisor.restless
+            messages = self._world.loop.step(min(wake, LOOK if restless else 60.0))
+            for member, message in messages:
                 self._take(member, message)
+            self._supervisor.write()
+            if restless and not messages:
+                self._send(self._supervisor.look())
+            self._rest(messages)
             self._look_for_ends()
             self._watch_proof()
             now = time.monotonic()
@@ -109,6 +120,12 @@ class Running:
             elif self._pending and self._kill_at is not None and now >= self._kill_at:
                 self._kill()
         return self._conclude(time.monotonic() - started)
+
+    def _rest(self, messages: list[tuple[Member, Any]]) -> None:
+        """Read a real engine's events less often while they come thick: nobody waits for an answer to them."""
+        self._rush = self._rush + 1 if messages and not self._granting else 0
+        if self._rush > 8:
+            time.sleep(REST)
 
     # --- what happens ---------------------------------------------------------------------------------------
 
@@ -203,9 +220,13 @@ class Running:
         self._timed_out = True
         late = sorted(self._pending)
         self._look(late)
-        self._culprits = [rank for rank in late if rank in self._pending]
+        late = [rank for rank in late if rank in self._pending]
+        self._culprits = [rank for rank in late if not self._waits(rank)] or late
         names = ", ".join(f"rank {rank} ({self._where(rank)})" for rank in self._culprits)
-        self._cause = f"stopped after {self._limit:g} s, unproven: {names} did not end"
+        others = ", ".join(f"rank {rank}" for rank in late if rank not in self._culprits)
+        self._cause = f"stopped after {self._limit:g} s, unproven: {names} did not end" + (
+            f"; waiting for others: {others}" if others else ""
+        )
         self._stop_at = None
         self._kill_at = time.monotonic() + AFTER_STOP
         self._send(self._supervisor.interrupt(StoppedError(self._cause)))
@@ -239,6 +260,11 @@ class Running:
         for rank, stack in found.items():
             self._outcomes[rank].stack = stack
 
+    def _waits(self, rank: int) -> bool:
+        """Whether, by the model, every thread of the rank waits for other ranks."""
+        threads = self._supervisor.progress.threads[rank].values()
+        return all(thread.blocked or thread.ended for thread in threads)
+
     def _where(self, rank: int) -> str:
         return self._outcomes[rank].stack.partition("\n")[0] or "no stack"
 
@@ -246,6 +272,7 @@ class Running:
 
     def _conclude(self, seconds: float) -> Run:
         self._world.loop.drain(self._members)
+        self._supervisor.write()
         for outcome, member in zip(self._outcomes, self._members, strict=True):
             outcome.stdout, outcome.stderr = member.stdout.text(), member.stderr.text()
             if outcome.exit not in (None, "stopped") and outcome.error is not None:

@@ -60,14 +60,16 @@ class _Rank:
         self.stacks: dict[int, tuple[Frame, ...]] = {0: ()}
         self.parts: list[Part] = []
         self.held: deque[Record] = deque()
+        self.texts: dict[Any, str] = {}  # of operations and stacks, as they stand in evidence lines
         self.ended = False
 
 
 class Supervisor:
     """Feeds one epoch's events to the model.
 
-    ``sink`` gets every evidence line as a dict. With ``settle`` a proof is drawn only once nothing can move, as
-    `Progress.outcome` is defined; otherwise as soon as something is stuck for good.
+    ``sink`` gets every evidence line as a dict, when `write` is called, so that grants need not wait for a disk. With
+    ``settle`` a proof is drawn only once nothing can move, as the outcome of a program is defined; otherwise as soon
+    as something is stuck for good. While ``restless``, `look` may find a proof: call it when no message is waiting.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Supervisor:
         epoch: int,
         spec: BackendSpec,
         *,
-        sink: Callable[[dict[str, Any]], None],
+        sink: Callable[[dict[str, Any]], None] | None,
         settle: bool = False,
     ) -> None:
         self.world, self.epoch, self.spec = world, epoch, spec
@@ -85,12 +87,12 @@ class Supervisor:
         self.progress = Progress(spec.model, world)
         self.mixed: list[Instance] = []  # complete ones whose parts carry different data
         self._sink, self._settle = sink, settle
+        self._lines: list[tuple[int, Record, str] | lines.Line] = [lines.world(world, epoch, spec, settle)]
         self._ranks = [_Rank() for _ in range(world)]
         self._out: Outbox = []
         self._first_uses: set[tuple[int, str]] = set()
         self._hears: set[tuple[int, str]] = set()
-        self._look = False
-        sink(lines.world(world, epoch, spec, settle))
+        self.restless = False
 
     # --- what happens ---------------------------------------------------------------------------------------
 
@@ -98,9 +100,27 @@ class Supervisor:
         """Take one message of ``rank``; returns what to send, in order. Messages of other epochs are dropped."""
         if message.epoch != self.epoch:
             return []
+        self.write()
         for record in self._unpack(message):
             self._accept(rank, record)
         return self._conclude()
+
+    def look(self) -> Outbox:
+        """Draw the proof if something is stuck for good by now; returns what to send."""
+        if self.restless and self.error is None:
+            self.restless = False
+            self._judge()
+        return self._flush()
+
+    def write(self) -> None:
+        """Hand the evidence of what happened so far to the sink."""
+        pending, self._lines = self._lines, []
+        if self._sink is None:
+            return
+        for item in pending:
+            line = item if isinstance(item, dict) else lines.event(*item)
+            if line is not None:
+                self._sink(line)
 
     def replay(self, rank: int, record: Record) -> None:
         """Take one event that was recorded before, as `harness.record.lines.record_of` gives it."""
@@ -162,13 +182,12 @@ class Supervisor:
         if kind == "f":
             state.stacks[record[1]] = record[2]
             return
+        if self._sink is not None:
+            self._lines.append((rank, *self._with_text(state, record)))
         record = self._resolve(state, record)
-        line = lines.event(rank, record)
-        if line is not None:
-            self._sink(line)
         if self.error is not None or kind in "nc":
             return
-        self._look = self._look or self.certificate is not None
+        self.restless = self.restless or self.certificate is not None
         if state.held or not self._feed(rank, record):
             state.held.append(record)
 
@@ -181,6 +200,19 @@ class Supervisor:
         if kind in "wh" and isinstance(record[3], int):
             return (*record[:3], state.stacks[record[3]], *record[4:])
         return record
+
+    @classmethod
+    def _with_text(cls, state: _Rank, record: Record) -> tuple[Record, str]:
+        """The record with its numbers resolved, and the text of its operations and stack (the same ones come often)."""
+        kind = record[0]
+        key = record[3:5] if kind == "i" else record[3] if kind in "wh" else None
+        resolved = cls._resolve(state, record)
+        if key is None or resolved is record:
+            return resolved, ""
+        text = state.texts.get(key)
+        if text is None:
+            text = state.texts[key] = lines.text_of(resolved)
+        return resolved, text
 
     def _feed(self, rank: int, record: Record) -> bool:
         """Hand the event to the model. False if it must wait, since the model holds its thread to be blocked."""
@@ -207,18 +239,18 @@ class Supervisor:
         if self.progress.model.name == "first_use":
             if self.progress.blocked(rank, thread):
                 self._first_uses.add((rank, thread))
-                self._look = True
+                self.restless = True
             else:
                 self._out.append((rank, Release(self.epoch, thread)))
         elif self.progress.model.name == "host_blocking":
-            self._look = True
+            self.restless = True
 
     def _on_w(self, rank: int, thread: str, record: Record) -> None:
         for other in record[4]:
             self.progress.expect_thread(rank, other)
         parts = self._ranks[rank].parts
         if not self.progress.wait(rank, [parts[seq] for seq in record[2]], thread, record[3]):
-            self._look = True
+            self.restless = True
 
     def _on_b(self, rank: int, thread: str, record: Record) -> None:
         self.progress.expect_thread(rank, thread)
@@ -226,7 +258,7 @@ class Supervisor:
     def _on_e(self, rank: int, thread: str, record: Record) -> None:
         if thread in self.progress.threads[rank]:
             self.progress.end(rank, thread)
-            self._look = True
+            self.restless = True
 
     def _on_t(self, rank: int, thread: str, record: Record) -> None:
         self.progress.tell(rank, record[2])
@@ -236,7 +268,7 @@ class Supervisor:
             self._out.append((rank, Release(self.epoch, thread)))
         else:
             self._hears.add((rank, thread))
-            self._look = True
+            self.restless = True
 
     def _may_end(self, rank: int) -> bool:
         """Whether the model agrees that the rank's threads can have come to their end."""
@@ -251,7 +283,7 @@ class Supervisor:
                 self.progress.resume(rank, name)
             if not thread.ended:
                 self.progress.end(rank, name)
-        self._look = True
+        self.restless = True
 
     # --- what follows ---------------------------------------------------------------------------------------
 
@@ -264,15 +296,14 @@ class Supervisor:
             if not self._catch_up() and not self._overrule():
                 break
             self._follow()
-        if self._look:
-            self._look = False
-            self._judge()
-        return self._flush()
+        if self._out or not self.spec.granting:
+            return self._flush()  # something moves; whether something else is stuck can be looked at after
+        return self.look()
 
     def _follow(self) -> None:
         changes = self.progress.drain()
         if changes.mismatched:
-            self._look = True
+            self.restless = True
         self.mixed += changes.mixed
         if self.spec.granting:
             self._grant(changes.instances)
@@ -291,7 +322,7 @@ class Supervisor:
                 seqs.setdefault(part.rank, []).append(part.seq)
         for rank, granted in seqs.items():
             self._out.append((rank, Grant(self.epoch, tuple(granted))))
-            self._sink(lines.grant(rank, tuple(granted)))
+            self._lines.append(lines.grant(rank, tuple(granted)))
 
     def _let_sends_go(self, completed: list[Part]) -> None:
         if not self.progress.model.buffered:
@@ -318,7 +349,7 @@ class Supervisor:
         """
         if not self.progress.settled() and proof(self.progress) is None:
             return False
-        self._look = True
+        self.restless = True
         for rank, state in enumerate(self._ranks):
             if state.held:
                 record = state.held[0]
@@ -337,12 +368,12 @@ class Supervisor:
                 self._out += [(rank, Probe(self.epoch)) for rank in range(self.world)]
             if certificate != self.certificate:
                 self.certificate = certificate
-                self._sink(lines.certificate(certificate))
+                self._lines.append(lines.certificate(certificate))
             return
         if certificate is None:
             return
         self.certificate = certificate
-        self._sink(lines.certificate(certificate))
+        self._lines.append(lines.certificate(certificate))
         self._out += self._stop(_ERRORS[certificate.outcome](explain.certificate(certificate), certificate))
 
     def _stop(self, error: errors.HarnessError, skip: int | None = None) -> Outbox:
