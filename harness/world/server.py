@@ -266,3 +266,4 @@ def main() -> None:
     gc.freeze()  # so that ranks do not copy the pages of what is never collected
     processes.die_with_parent(0)
     ForkServer(sock).serve(missing)
+    os._exit(0)  # nothing is left to tidy, and unloading these libraries takes a while

@@ -16,6 +16,7 @@ from harness.world import processes
 from harness.world.spec import STACK_SIGNAL
 
 _OWN = str(Path(__file__).with_name("rank.py"))
+_HARNESS = str(Path(__file__).parents[1])
 _FRAME = re.compile(r'\s+File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 
 
@@ -85,11 +86,11 @@ def tidy(text: str) -> str:
 
 
 def innermost(text: str) -> str:
-    """``file:line in function`` of the main thread's innermost frame outside the libraries; empty if there is none."""
+    """``file:line in function`` of the main thread's innermost frame that is the user's; empty if there is none."""
     main = re.split(r"\n(?=(?:Current thread|Thread) 0x)", text.strip())[-1]
     frames = [match for match in map(_FRAME.match, main.splitlines()) if match]
-    library = sysconfig.get_path("purelib"), sysconfig.get_path("stdlib")
-    own = [frame for frame in frames if not frame["file"].startswith((*library, "<"))]
+    foreign = sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), _HARNESS, "<"
+    own = [frame for frame in frames if not frame["file"].startswith(foreign)]
     for frame in own or frames:
         return f"{frame['file']}:{frame['line']} in {frame['function']}"
     return ""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 
 from harness.world import pool
 
-_rows: list[Any] = []
+from .table import Row, text
+
+_rows: list[Row] = []
 
 
 @pytest.fixture
-def fault_table() -> list[Any]:
+def fault_table() -> list[Row]:
     """Where every fault's row goes."""
     return _rows
 
@@ -22,3 +25,9 @@ def fault_table() -> list[Any]:
 def _close_worlds() -> Iterator[None]:
     yield
     pool.close_all()
+
+
+def pytest_sessionfinish() -> None:
+    path = os.environ.get("HARNESS_FAULTS_TABLE")
+    if path and _rows:
+        Path(path).write_text(text(_rows))

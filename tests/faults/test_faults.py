@@ -1,6 +1,7 @@
 """Every fault at 2, 4 and 8 ranks, on a real engine and on a model: the verdict, its bound, and what is left.
 
-`FAULTS` is also the table in docs/faults.md; `pytest tests/faults --faults-table docs/faults.md -m ""` writes it anew.
+`FAULTS` is also the table in docs/faults.md, which `HARNESS_FAULTS_TABLE=docs/faults.md pytest tests/faults -m ""`
+writes anew.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from harness.record.verdict import verdict
-from harness.world import pool, processes
+from harness.world import pool, processes, supervisor
 from harness.world.world import World
 
 from . import bodies
+from .table import DOCUMENT, Row, read
 
 #: From the fault (or the time limit) to the verdict, in seconds.
 BOUND = 2.0
@@ -47,25 +51,17 @@ FAULTS = (
     Fault(
         "control channel closed", bodies.closes_channel, "crashed", "rank {victim}: died: closed its control channel"
     ),
-    Fault("stopped by signal 19", bodies.stopped, "timeout", "rank {victim} (stopped", limit=0.5),
-    Fault("endless loop", bodies.endless_loop, "timeout", "bodies.py:", limit=0.5),
-    Fault("endless loop, lock held", bodies.endless_loop_with_lock, "timeout", "bodies.py:", limit=0.5),
+    Fault("stopped by signal 19", bodies.stopped, "timeout", "unproven: rank {victim} (stopped", limit=0.5),
+    Fault("endless loop", bodies.endless_loop, "timeout", "unproven: rank {victim} (at ", limit=0.5),
+    Fault(
+        "endless loop, lock held", bodies.endless_loop_with_lock, "timeout", "unproven: rank {victim} (at ", limit=0.5
+    ),
     Fault("slow, within the limit", bodies.slow, "completes", ""),
     Fault("100 MB of output", bodies.floods, "completes", ""),
     Fault(
         "processes started and left", bodies.leaves_children, "crashed", "rank {victim}: died: was killed by signal 9"
     ),
 )
-
-
-@dataclass
-class Told:
-    """What one fault came to."""
-
-    verdict: str
-    explanation: str
-    seconds: float
-    ranks: tuple[int, ...]
 
 
 def cases() -> list[Any]:
@@ -83,7 +79,7 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("fault", "backend", "size"), cases())
-def test_fault(fault: Fault, backend: str, size: int, fault_table: list[tuple[Fault, str, int, Told]]) -> None:
+def test_fault(fault: Fault, backend: str, size: int, fault_table: list[Row]) -> None:
     world = pool.get(size, backend)
     assert world.run(bodies.sound).values
     before = _traces(world)
@@ -96,12 +92,11 @@ def test_fault(fault: Fault, backend: str, size: int, fault_table: list[tuple[Fa
     seconds = time.monotonic() - started
 
     found = verdict(lines)
-    told = Told(found.verdict, found.explanation, seconds, found.ranks)
-    fault_table.append((fault, backend, size, told))
+    fault_table.append(Row(fault.name, backend, size, found.verdict, found.explanation, seconds, run.tainted))
     assert found.verdict == fault.verdict, found.explanation
     assert fault.cause.format(victim=victim) in found.explanation
     assert seconds < (fault.limit if fault.verdict == "timeout" else 0) + BOUND
-    if fault.verdict == "crashed" and fault.body not in (bodies.all_raise, bodies.native_abort):
+    if fault.verdict != "completes" and fault.body not in (bodies.all_raise, bodies.native_abort):
         assert run.culprits == (victim,)
     if run.tainted:
         before.assert_gone()
@@ -193,3 +188,27 @@ def test_rank_0_may_die_too() -> None:
     run = pool.get(4, "lane").run(bodies.killed, 0)
     assert run.culprits == (0,)
     assert pool.get(4, "lane").run(bodies.sound).ok
+
+
+def test_every_fault_is_in_the_documented_table() -> None:
+    rows = read(DOCUMENT)
+    assert {name: row["verdict"] for name, row in rows.items()} == {fault.name: fault.verdict for fault in FAULTS}
+
+
+def _gather_crosswise() -> None:
+    groups = [dist.new_group([0, 1]) for _ in range(2)]
+    for group in groups if dist.get_rank() else reversed(groups):
+        dist.all_reduce(torch.ones(1), group=group)
+
+
+def test_a_broken_detector_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What proves a deadlock is the model and nothing else: without it the same run is a timeout, unproven."""
+    proved: list[dict[str, Any]] = []
+    pool.get(2, "lane").run(_gather_crosswise, sink=proved.append)
+    assert verdict(proved).verdict == "deadlock"
+    monkeypatch.setattr(supervisor, "proof", lambda _: None)
+    unproved: list[dict[str, Any]] = []
+    run = pool.get(2, "lane").run(_gather_crosswise, limit=0.5, sink=unproved.append)
+    assert run.certificate is None
+    assert verdict(unproved).verdict == "timeout"
+    assert all(" in _gather_crosswise" in outcome.stack for outcome in run.ranks)
