@@ -13,6 +13,7 @@ from harness.errors import UsageError
 
 #: Subcommand to its one-line help, in the order shown; ``harness.commands.NAME`` holds a click command ``command``.
 COMMANDS = {
+    "exec": "Run any torch.distributed script under a backend, recorded and watched.",
     "replay": "Run one cell again, by the token that a failure printed.",
     "matrix": "Check matrix.yaml; list its suites and cells.",
     "report": "Show a run's evidence as a table, Markdown, HTML, JUnit or JSON lines.",
