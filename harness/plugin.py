@@ -229,7 +229,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     from harness.report.legend import legend
     from harness.report.terminal import reasons, summary, table
 
-    order = {p.cell: index for index, p in enumerate(_all_planned(config))}
+    cells = dict.fromkeys(p.cell for planned in the_matrix(config).suites.values() for p in planned)
+    order = {cell: index for index, cell in enumerate(cells)}
     results.sort(key=lambda result: order.get(result.cell, len(order)))
     writer = terminalreporter._tw
     terminalreporter.section("cells")
@@ -240,10 +241,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(line)
     terminalreporter.write_line(f"evidence: {_shown(config.stash[_FOLDER])}")
     terminalreporter.write_line(summary(results))
-
-
-def _all_planned(config: pytest.Config) -> list[Planned]:
-    return [p for planned in the_matrix(config).suites.values() for p in planned]
 
 
 def _shown(path: Path) -> str:
