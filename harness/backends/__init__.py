@@ -24,6 +24,7 @@ _MODULES = {
     "host_blocking": "harness.backends.host_blocking",
     "first_use": "harness.backends.first_use",
     "oneccl": "harness.backends.oneccl",
+    "mpi": "harness.backends.mpi",
 }
 
 

@@ -47,6 +47,8 @@ class Communicator(Protocol):
 
     rank: int
     size: int
+    #: Why it has no point-to-point calls, if it has none.
+    no_p2p: str
 
     def all_reduce(self, data: Tensor, op: str) -> Request | None: ...
     def broadcast(self, data: Tensor, root: int) -> Request | None: ...
@@ -154,6 +156,7 @@ class BufferGroup(dist.ProcessGroup):
     def __init__(self, comm: Communicator) -> None:
         super().__init__(comm.rank, comm.size)
         self.comm = comm
+        self.no_p2p = comm.no_p2p
 
     # --- what everyone gets -----------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ class _Wrapped:
 
     def __init__(self, inorder: InOrderQueue, comm: Communicator) -> None:
         self._queue, self._comm = inorder, comm
-        self.rank, self.size = comm.rank, comm.size
+        self.rank, self.size, self.no_p2p = comm.rank, comm.size, comm.no_p2p
 
     def __getattr__(self, name: str) -> Callable[..., Queued]:
         call = getattr(self._comm, name)

@@ -74,6 +74,8 @@ class Issuer(dist.ProcessGroup):
 
     def _p2p(self, kind: str, tensors: Tensors, peer: int, tag: int, start: Start) -> dist.Work:
         """Issue a point-to-point call, or keep it for the batch it belongs to; ``peer`` is a group rank."""
+        if getattr(self.inner, "no_p2p", ""):  # refused before it is recorded: it never is an operation
+            raise UnsupportedError(self.inner.no_p2p)
         recorder = self._recorder
         if not recorder.recording:
             return start()

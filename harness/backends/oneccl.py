@@ -73,6 +73,8 @@ def load(name: str) -> OneCCL:
 class OneCCLCommunicator:
     """One communicator (see `harness.backends.buffers.Communicator`); every call blocks its host until it is done."""
 
+    no_p2p = "oneCCL has no point-to-point calls on host buffers: use a broadcast over two ranks"
+
     def __init__(self, store: dist.Store, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
         self._store = store
@@ -135,7 +137,7 @@ class OneCCLCommunicator:
         self.all_reduce(torch.zeros(1, dtype=torch.uint8), "MAX")
 
     def send(self, data: torch.Tensor, to: int, tag: int) -> None:
-        raise UnsupportedError("oneCCL has no point-to-point calls on host buffers: use a broadcast over two ranks")
+        raise UnsupportedError(self.no_p2p)
 
     recv = send
 
