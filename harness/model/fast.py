@@ -75,6 +75,8 @@ class State:
     """Where a run ended: what each host stands at, how far each rank issued and started, which operations completed.
 
     ``low`` and ``high`` bound the operations a host stands at; for `HEARS`, ``low`` is the rank to be heard.
+    ``cycle`` is one cycle of a deadlock, not the shortest: a rank's number is its host, the number of ranks and
+    operations plus an instance's number is that instance, and what lies between says "all issued before".
     """
 
     outcome: int
@@ -84,6 +86,7 @@ class State:
     issued: Any
     started: Any
     complete: Any
+    cycle: Any
     events: int
 
     @property
@@ -102,6 +105,7 @@ def run(
     stands, low, high = (np.zeros(world, np.int64) for _ in range(3))
     issued, started = a.op_ptr[:-1].copy(), a.op_ptr[:-1].copy()
     complete = np.zeros(ops, np.bool_)
+    cycle: Any = np.empty(0, np.int64)
     events, mismatch, mixed = _run(
         (a.event_ptr, a.event_code, a.event_a, a.event_b),
         (a.op_ptr, a.op_rank, a.op_instance, a.op_sig, a.op_label, a.op_send, a.op_group, a.op_member),
@@ -116,14 +120,15 @@ def run(
         if not stuck.any() and not unfinished:
             outcome = COMPLETES
         else:
-            cyclic = _cyclic(
+            cycle = _cycle(
                 (a.op_ptr, a.op_rank, a.op_instance, a.op_group),
                 (a.slot_ptr, a.slot_rank, a.slot_op, a.member_ptr, a.member_rank),
                 (stands, low, high, issued, started, complete),
                 _used(a, issued),
             )
-            outcome = DEADLOCK if cyclic else MISSING
-    return State(outcome | (SILENT_MIX if mixed else 0), stands, low, high, issued, started, complete, int(events))
+            outcome = DEADLOCK if len(cycle) else MISSING
+    outcome |= SILENT_MIX if mixed else 0
+    return State(outcome, stands, low, high, issued, started, complete, cycle, int(events))
 
 
 def settings(model: Any) -> dict[str, Any]:
@@ -279,8 +284,8 @@ def _run(events: Any, ops: Any, shape: Any, state: Any, how: Any) -> Any:
 
 
 @compiled
-def _cyclic(operations: Any, shape: Any, state: Any, used: Any) -> bool:
-    """Whether the waits of a settled run form a cycle: depth first, each node and edge once.
+def _cycle(operations: Any, shape: Any, state: Any, used: Any) -> Any:
+    """A cycle among the waits of a settled run, empty if there is none: depth first, each node and edge once.
 
     Nodes are hosts, then for each operation "everything incomplete of its rank up to it", then instances.
     """
@@ -349,9 +354,12 @@ def _cyclic(operations: Any, shape: Any, state: Any, used: Any) -> bool:
                 depth -= 1
             elif target >= 0:
                 if colour[target] == 1:
-                    return True
+                    start = depth - 1
+                    while path[start] != target:
+                        start -= 1
+                    return path[start:depth].copy()
                 if colour[target] == 0:
                     colour[target] = 1
                     path[depth] = target
                     depth += 1
-    return False
+    return path[:0].copy()

@@ -14,9 +14,9 @@ from typing import Any
 from harness.errors import InputError
 
 #: The most opcodes read of one file: a full ring of 20 000 entries with deep stacks has about six million.
-VALUES = 32_000_000
+VALUES = 16_000_000
 #: The most bytes of one file.
-BYTES = 1 << 30
+BYTES = 1 << 28
 #: The longest integer, in bytes: times in nanoseconds take eight.
 INTEGER = 16
 

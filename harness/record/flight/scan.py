@@ -1,44 +1,42 @@
 """The same reading as ``plain``, compiled: a pickle's bytes straight into arrays, a hundred times as fast.
 
-Values become nodes of a tape: ``kind``, and ``a`` and ``b`` (a string's place and length, an integer, a container's first
-child in ``pool`` and their number). Frames stay on the tape and are dropped with it. Anything out of the ordinary ends
-the scan with a status other than `DONE`; `plain.Reader` then reads the file and says what is wrong, or reads it.
+Values become nodes of a tape: ``kind``, and ``a`` and ``b`` (a string's place and length, an integer, a container's
+first child in ``pool`` and their number). Frames stay on the tape and are dropped with it. Anything out of the ordinary
+ends the scan with a status other than `DONE`; `plain.Reader` then reads the file and says what is wrong, or reads it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from harness.model.fast import compiled
+from harness.record.flight.fields import (
+    ABSENT,
+    DESC,
+    FIELDS,
+    GROUP,
+    IN_N,
+    IN_TYPE,
+    NAME,
+    OUT_N,
+    OUT_TYPE,
+    SEQ,
+    STATE,
+)
+from harness.record.flight.plain import VALUES
+from harness.record.flight.table import Table, configuration
 
 DONE, REFUSED = 0, 1
 NONE, FALSE, TRUE, INTEGER, OTHER, TEXT, LIST, DICT, TUPLE = range(9)
 
-#: What is read of an entry, in the order of the columns; the strings among them become numbers of `Tape.texts`.
-FIELDS = (
-    "record_id",
-    "collective_seq_id",
-    "p2p_seq_id",
-    "pg_id",
-    "profiling_name",
-    "state",
-    "retired",
-    "is_p2p",
-    "process_group",  # (name, description): this column is the name
-    "description",
-    "input_sizes",  # elements of all tensors together
-    "output_sizes",
-    "input_dtypes",  # of the first tensor
-    "output_dtypes",
-)
-RECORD, SEQ, P2P_SEQ, PG_ID, NAME, STATE, RETIRED, IS_P2P, GROUP, DESC, IN_N, OUT_N, IN_TYPE, OUT_TYPE = range(14)
 ENTRIES = len(FIELDS)
 #: Known strings, interned before any other: a key's number is its column. Format 2.0 called the sequence ``seq_id``.
-WORDS = (*FIELDS, "entries", "seq_id", "pg_config", "pg_status", "version")
+HEAD = ("pg_config", "pg_status", "version")
+WORDS = (*FIELDS, "entries", "frames", "seq_id", *HEAD)
 SEQ_ID = WORDS.index("seq_id")
-ABSENT = -1
 #: The most different operation, group and type names of one file.
 TEXTS = 4096
 _LARGE = 1 << 60
@@ -70,7 +68,7 @@ def scan(data: Any, begin: int, tape: Any, pool: Any, stack: Any, marks: Any, me
     while at < size:
         code = data[at]
         at += 1
-        if nodes + 1 >= len(kind) or depth + 2 >= len(stack):
+        if nodes + 1 >= len(kind) or depth + 2 >= len(stack) or marked + 1 >= len(marks):
             return refused
         floor = marks[marked - 1] if marked else 0
         push = -1
@@ -255,6 +253,29 @@ def intern(data: Any, node: int, tape: Any, texts: Any, table: Any) -> int:
 
 
 @compiled
+def begin(data: Any, places: Any, nodes: int, tape: Any, texts: Any, table: Any) -> None:
+    """Empty the tables of strings and intern the known words, which lie before the pickle's bytes."""
+    kind, a, b, _, sid = tape
+    texts[0, 2] = 0
+    table[:] = -1
+    for word in range(len(places) - 1):
+        kind[nodes + word], sid[nodes + word] = TEXT, -1
+        a[nodes + word], b[nodes + word] = places[word], places[word + 1] - places[word]
+        intern(data, nodes + word, tape, texts, table)
+
+
+@compiled
+def find(data: Any, mapping: int, word: int, tape: Any, pool: Any, texts: Any, table: Any) -> int:
+    """The node of a mapping's value; -1 if it has none."""
+    _, a, b, _, _ = tape
+    found = -1
+    for i in range(0, b[mapping], 2):
+        if intern(data, pool[a[mapping] + i], tape, texts, table) == word:
+            found = pool[a[mapping] + i + 1]
+    return found
+
+
+@compiled
 def elements(node: int, tape: Any, pool: Any) -> int:
     """Elements of all tensors of a ``[[2, 4], ...]`` node; `ABSENT` if it is something else."""
     kind, a, b, _, _ = tape
@@ -280,30 +301,37 @@ def elements(node: int, tape: Any, pool: Any) -> int:
 @compiled
 def columns(data: Any, entries: int, tape: Any, pool: Any, texts: Any, table: Any, out: Any) -> int:
     """Fill ``out[entry, field]`` from the list of entries; returns `DONE`, or `REFUSED` where an entry is odd."""
-    kind, a, b, _, _ = tape
+    # Handing the arrays to a function costs more than what it does: known strings are looked up here.
+    kind, a, b, _, sid = tape
     for e in range(b[entries]):
         entry = pool[a[entries] + e]
         if kind[entry] != DICT:
             return REFUSED
         out[e, :] = ABSENT
-        for i in range(0, b[entry], 2):
-            key = intern(data, pool[a[entry] + i], tape, texts, table)
+        for i in range(a[entry], a[entry] + b[entry], 2):
+            node, value = pool[i], pool[i + 1]
+            key = sid[node] if kind[node] == TEXT and sid[node] >= 0 else intern(data, node, tape, texts, table)
             if key == SEQ_ID:
                 key = SEQ
             if key < 0 or key >= ENTRIES or key == DESC:
                 continue
-            value = pool[a[entry] + i + 1]
-            if key == NAME or key == STATE:
-                out[e, key] = intern(data, value, tape, texts, table)
-            elif key == GROUP:
-                if (kind[value] == TUPLE or kind[value] == LIST) and b[value] == 2:
-                    out[e, GROUP] = intern(data, pool[a[value]], tape, texts, table)
-                    out[e, DESC] = intern(data, pool[a[value] + 1], tape, texts, table)
-            elif key == IN_N or key == OUT_N:
+            pair = kind[value] == TUPLE or kind[value] == LIST
+            if key in (IN_N, OUT_N):
                 out[e, key] = elements(value, tape, pool)
-            elif key == IN_TYPE or key == OUT_TYPE:
-                if (kind[value] == TUPLE or kind[value] == LIST) and b[value]:
-                    out[e, key] = intern(data, pool[a[value]], tape, texts, table)
+            elif key in (NAME, STATE, GROUP, IN_TYPE, OUT_TYPE):
+                if key == GROUP:
+                    if not pair or b[value] != 2:
+                        continue
+                    node = pool[a[value] + 1]
+                    known = kind[node] == TEXT and sid[node] >= 0
+                    out[e, DESC] = sid[node] if known else intern(data, node, tape, texts, table)
+                    value = pool[a[value]]
+                elif key in (IN_TYPE, OUT_TYPE):
+                    if not pair or b[value] == 0:
+                        continue
+                    value = pool[a[value]]
+                known = kind[value] == TEXT and sid[value] >= 0
+                out[e, key] = sid[value] if known else intern(data, value, tape, texts, table)
             elif kind[value] == TRUE or kind[value] == FALSE:
                 out[e, key] = kind[value] == TRUE
             elif kind[value] == INTEGER:
@@ -311,3 +339,89 @@ def columns(data: Any, entries: int, tape: Any, pool: Any, texts: Any, table: An
         if out[e, NAME] < 0 or out[e, GROUP] < 0:
             return REFUSED
     return DONE
+
+
+class Scanner:
+    """Reads pickles one after the other into tables, its arrays kept from file to file."""
+
+    def __init__(self) -> None:
+        self._scratch = Scratch()
+        self._words = "".join(WORDS).encode()
+        self._places = np.cumsum([0, *(len(word) for word in WORDS)])
+
+    def table(self, data: bytes, file: str) -> Table | None:
+        """The table of a pickle; None where `plain` should look, since something is out of the ordinary."""
+        read = self._read(data)
+        if read is None:
+            return None
+        buffer, root, tape, pool, texts, table, entries = read
+        rows = np.empty((tape[2][entries], ENTRIES), np.int64)
+        if columns(buffer, entries, tape, pool, texts, table, rows) != DONE:
+            return None
+        head = {}
+        for word in HEAD:
+            node = find(buffer, root, WORDS.index(word), tape, pool, texts, table)
+            head[word] = _value(buffer, node, tape, pool) if node >= 0 else None
+        strings = tuple(_text(buffer, start, length) for start, length, _ in texts[: texts[0, 2]])
+        return Table(file, rows, strings, *configuration(head, file))
+
+    def frames(self, data: bytes, entries: Sequence[int]) -> list[Any] | None:
+        """The frames of some entries of a pickle that `table` has read."""
+        read = self._read(data)
+        if read is None:
+            return None
+        buffer, _, tape, pool, texts, table, listed = read
+        found = []
+        for entry in entries:
+            node = find(buffer, pool[tape[1][listed] + entry], WORDS.index("frames"), tape, pool, texts, table)
+            found.append(_value(buffer, node, tape, pool) if node >= 0 else None)
+        return found
+
+    def _read(self, data: bytes) -> tuple[Any, ...] | None:
+        """Scan a pickle and find its list of entries."""
+        size = min(len(data), VALUES) + len(WORDS) + 2
+        get = self._scratch.get
+        buffer = get("data", len(self._words) + len(data), np.uint8)[: len(self._words) + len(data)]
+        buffer[: len(self._words)] = np.frombuffer(self._words, np.uint8)
+        buffer[len(self._words) :] = np.frombuffer(data, np.uint8)
+        tape = (
+            get("kind", size, np.uint8),
+            get("a", size, np.int64),
+            get("b", size, np.int64),
+            get("cap", size, np.int64),
+            get("sid", size, np.int32),
+        )
+        pool = get("pool", 4 * size, np.int32)
+        memo = get("memo", size, np.int32)[: min(len(data), VALUES) + 1]
+        status, root, nodes = scan(
+            buffer, len(self._words), tape, pool, get("stack", size, np.int32), get("marks", size, np.int32), memo
+        )
+        if status != DONE or tape[0][root] != DICT or nodes + len(WORDS) >= size:
+            return None
+        texts, table = get("texts", TEXTS * 3, np.int64).reshape(TEXTS, 3), get("table", 4 * TEXTS, np.int32)
+        begin(buffer, self._places, nodes, tape, texts, table)
+        entries = find(buffer, root, WORDS.index("entries"), tape, pool, texts, table)
+        if entries < 0 or tape[0][entries] not in (LIST, TUPLE):
+            return None
+        return buffer, root, tape, pool, texts, table, entries
+
+
+def _text(data: Any, start: int, length: int) -> str:
+    return bytes(data[start : start + length]).decode("utf-8", "replace")
+
+
+def _value(data: Any, node: int, tape: Any, pool: Any, depth: int = 4) -> Any:
+    """A small part of the tape as plain values, no deeper than a dump's head goes."""
+    kind, a, b, _, _ = tape
+    what, first, count = kind[node], int(a[node]), int(b[node])
+    if what == TEXT:
+        return _text(data, first, count)
+    if what == INTEGER:
+        return first
+    if what in (LIST, TUPLE, DICT) and depth:
+        items = [_value(data, pool[first + i], tape, pool, depth - 1) for i in range(count)]
+        if what == DICT:
+            keys = items[::2]
+            return dict(zip(keys, items[1::2], strict=True)) if all(type(k) in (str, int) for k in keys) else None
+        return items
+    return {TRUE: True, FALSE: False}.get(what)
