@@ -32,7 +32,7 @@ def sorted_first(init: Any, gather: Gather, module: Any) -> Gather:
     @functools.wraps(gather)
     def all_gather_coalesced(params: Iterable[Any], safe_mode: bool = False, quantize: bool = False) -> Any:
         ordered = sorted(params, key=lambda p: p.ds_id)
-        with _labelled(module, ordered):
+        with labelled(init, module, ordered, quantize):
             return gather(ordered, safe_mode=safe_mode, quantize=quantize)
 
     return all_gather_coalesced
@@ -44,14 +44,12 @@ def group_by_group(init: Any, gather: Gather, module: Any) -> Gather:
     @functools.wraps(gather)
     def all_gather_coalesced(params: Iterable[Any], safe_mode: bool = False, quantize: bool = False) -> Any:
         given = list(params)
-        buckets: dict[int, list[Any]] = {}
-        for param in given:
-            buckets.setdefault(id(init.get_partition_dp_group(param)), []).append(param)
-        with _labelled(module, given):
+        buckets = buckets_of(init, given)
+        with labelled(init, module, given, quantize):
             if len(buckets) < 2:
                 return gather(given, safe_mode=safe_mode, quantize=quantize)
             init._ensure_availability_of_partitioned_params(given)  # swapped in together, as the releases do
-            handles = [gather(bucket, safe_mode=safe_mode, quantize=quantize) for bucket in buckets.values()]
+            handles = [gather(bucket, safe_mode=safe_mode, quantize=quantize) for bucket in buckets]
             return module.MultipleAllGatherHandles(handles)
 
     return all_gather_coalesced
@@ -63,14 +61,14 @@ def as_installed(init: Any, gather: Gather, module: Any) -> Gather:
     @functools.wraps(gather)
     def all_gather_coalesced(params: Iterable[Any], safe_mode: bool = False, quantize: bool = False) -> Any:
         given = list(params)
-        with _labelled(module, given):
+        with labelled(init, module, given, quantize, in_order=False):
             return gather(given, safe_mode=safe_mode, quantize=quantize)
 
     return all_gather_coalesced
 
 
 @contextmanager
-def labelled() -> Iterator[None]:
+def as_it_is() -> Iterator[None]:
     """The release as it is: the gathers are labelled where that can be done, and nothing else changes."""
     try:
         _find()
@@ -134,19 +132,32 @@ def _release() -> str:
     return f"DeepSpeed {deepspeed.__version__.strip()}"
 
 
+def buckets_of(init: Any, params: Iterable[Any]) -> list[list[Any]]:
+    """The parameters by partition group, groups in the order first seen."""
+    buckets: dict[int, list[Any]] = {}
+    for param in params:
+        buckets.setdefault(id(init.get_partition_dp_group(param)), []).append(param)
+    return list(buckets.values())
+
+
 @contextmanager
-def _labelled(module: Any, params: list[Any]) -> Iterator[None]:
+def labelled(init: Any, module: Any, params: list[Any], quantize: bool, *, in_order: bool = True) -> Iterator[None]:
     """While entered, each gather is labelled with the ``ds_id`` of the parameters it carries.
 
-    Gathers of equal shape that carry different parameters then show as mixed data. A gather carries the
-    parameters of its group and dtype; where one group's parameters go one by one, all their ids stand on each.
+    Gathers that carry different parameters, yet meet because they are of equal shape, then show as mixed data. A
+    gather is recognized by its group; one over another group than the parameters' own (ZeRO++ hpZ gathers secondary
+    partitions within a node) by its place, where the release gathers buckets as they come (``in_order``).
     """
     original = module._dist_allgather_fn
+    expected = list(_gathers(init, module, params, quantize))
+    everything = _label(params)
 
     def gather(input_tensor: Any, output_tensor: Any, group: Any = None) -> Any:
-        ids = [p.ds_id for p in params if p.ds_process_group is group and p.ds_tensor.dtype == output_tensor.dtype]
-        ids = ids or [p.ds_id for p in params]  # another dtype or group on the wire: quantized, secondary
-        with label("ds_id " + ",".join(map(str, sorted(ids)))):
+        places = [place for place, (own, _) in enumerate(expected) if own is group]
+        if not places and in_order and expected:
+            places = [0]
+        text = expected.pop(places[0])[1] if places else everything
+        with label(text):
             return original(input_tensor, output_tensor, group)
 
     module._dist_allgather_fn = gather
@@ -156,11 +167,34 @@ def _labelled(module: Any, params: list[Any]) -> Iterator[None]:
         module._dist_allgather_fn = original
 
 
+def _gathers(init: Any, module: Any, params: list[Any], quantize: bool) -> Iterator[tuple[Any, str]]:
+    """The partition group and the label of each gather that a call with these parameters issues, bucket by bucket."""
+    dtype_on_the_wire = getattr(module, "get_allgather_dtype", lambda param, tensor: tensor.dtype)
+    for bucket in buckets_of(init, params):
+        bucket.sort(key=lambda p: p.ds_id)
+        if getattr(init, "allgather_sequential", False) or len(bucket) == 1:
+            parts = [[param] for param in bucket]
+        elif quantize:
+            parts = [bucket]
+        else:
+            by_dtype: dict[str, list[Any]] = {}
+            for param in bucket:
+                by_dtype.setdefault(str(dtype_on_the_wire(param, param.ds_tensor)), []).append(param)
+            parts = [by_dtype[dtype] for dtype in sorted(by_dtype)]
+        for part in parts:
+            for _ in range(2 if quantize else 1):  # quantized values, and their scales
+                yield init.get_partition_dp_group(part[0]), _label(part)
+
+
+def _label(params: Iterable[Any]) -> str:
+    return "ds_id " + ",".join(str(ds_id) for ds_id in sorted(p.ds_id for p in params))
+
+
 FIX = Fix(
     name="zero3_group_order",
     about="ZeRO-3 sorts by ds_id before it buckets parameters by process group",
     variants=(
-        Variant("installed", "as the release is", labelled),
+        Variant("installed", "as the release is", as_it_is),
         Variant("with_fix", "sorted by ds_id, then bucketed by group", lambda: wrapped(sorted_first)),
         Variant("without_fix", "bucketed by group in the order given", lambda: wrapped(group_by_group)),
     ),

@@ -13,7 +13,7 @@ from harness.model.topology import WORLD
 from harness.scenario import Context
 
 HIDDEN = 12
-LAYERS = 6
+LAYERS = 12
 BATCH = 4
 #: The first step in which the prefetcher runs: it records the order of modules before.
 TRACED = 1
@@ -72,7 +72,8 @@ def configuration(context: Context, swap: str) -> dict[str, Any]:
     params = context.params
     zero: dict[str, Any] = {"stage": params["stage"]}
     if params["stage"] == 3:
-        zero |= {"stage3_param_persistence_threshold": 0, "stage3_prefetch_bucket_size": HIDDEN * HIDDEN * LAYERS}
+        zero |= {"stage3_param_persistence_threshold": 0, "stage3_prefetch_bucket_size": 3 * HIDDEN * HIDDEN}
+        zero |= {"stage3_max_reuse_distance": 0}  # released after forward, so that backward prefetches them again
         zero |= {"zero_hpz_partition_size": params["hpz"], "zero_quantized_weights": params["qwz"]}
         zero |= {
             "use_all_reduce_for_fetch_params": _one_of(params, "fetch", "all_gather", "all_reduce") == "all_reduce"
