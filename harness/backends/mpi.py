@@ -116,15 +116,18 @@ class MPICommunicator:
         return self._call("reduce", self._mpi.IN_PLACE, number.numpy(), self._op(op), root, finish=finish)
 
     def all_gather(self, out: torch.Tensor, data: torch.Tensor) -> Request | None:
-        return self._call("allgather", _bytes(data), _bytes(out))
+        own = out.data_ptr() + self.rank * data.numel() * data.element_size()
+        # The usual way of torch's callers: this rank's part lies in its place already. MPI wants that said.
+        sent = self._mpi.IN_PLACE if data.data_ptr() == own else _bytes(_apart(data, out))
+        return self._call("allgather", sent, _bytes(out))
 
     def reduce_scatter(self, out: torch.Tensor, data: torch.Tensor, op: str) -> Request | None:
-        sent, _ = _number(data, None)
+        sent, _ = _number(_apart(data, out), None)
         number, finish = _number(out, out)
         return self._call("reduce_scatter_block", sent.numpy(), number.numpy(), self._op(op), finish=finish)
 
     def all_to_all(self, out: torch.Tensor, data: torch.Tensor, splits: Splits | None) -> Request | None:
-        sent, received = _bytes(data), _bytes(out)
+        sent, received = _bytes(_apart(data, out)), _bytes(out)
         if splits is None:
             return self._call("alltoall", sent, received)
         width = data.element_size()
@@ -159,6 +162,13 @@ class MPICommunicator:
         if name not in _OPS:
             raise UnsupportedError(f"MPI has no reduction {name}; accepted: {', '.join(_OPS)}")
         return getattr(self._mpi, _OPS[name])
+
+
+def _apart(data: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+    """``data``, as a copy if it shares memory with ``out``, which MPI does not allow."""
+    start, end = data.data_ptr(), data.data_ptr() + data.numel() * data.element_size()
+    shared = start < out.data_ptr() + out.numel() * out.element_size() and out.data_ptr() < end
+    return data.clone() if shared else data
 
 
 def _bytes(tensor: torch.Tensor) -> Any:
