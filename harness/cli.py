@@ -13,6 +13,8 @@ from harness.errors import UsageError
 
 #: Subcommand to its one-line help, in the order shown; ``harness.commands.NAME`` holds a click command ``command``.
 COMMANDS = {
+    "check": "Judge programs, flight-recorder dumps and evidence: order, models, proofs.",
+    "run": "Run a program for real on a backend, and compare with the model.",
     "exec": "Run any torch.distributed script under a backend, recorded and watched.",
     "replay": "Run one cell again, by the token that a failure printed.",
     "matrix": "Check matrix.yaml; list its suites and cells.",
