@@ -17,7 +17,10 @@ class Host(Protocol):
     """
 
     ended: dict[int, str]
-    dead: bool
+
+    @property
+    def dead(self) -> bool:
+        """Whether it is gone, and all its processes with it."""
 
     def fileno(self) -> int: ...
 

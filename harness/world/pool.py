@@ -6,7 +6,9 @@ import atexit
 import os
 from collections.abc import Sequence
 
+from harness.errors import UsageError
 from harness.world import forkserver
+from harness.world.external import External
 from harness.world.launch import Launcher, Local
 from harness.world.world import World
 
@@ -15,7 +17,7 @@ MOST_RANKS = 32
 
 _worlds: dict[tuple[int, str, tuple[int, ...]], World] = {}
 _owner = os.getpid()
-_launcher: Launcher | None = None
+_launched: External | None = None
 
 
 def get(size: int, backend: str, *, preload: Sequence[str] = (), hash_seeds: Sequence[int] = ()) -> World:
@@ -28,16 +30,33 @@ def get(size: int, backend: str, *, preload: Sequence[str] = (), hash_seeds: Seq
         if world is not None:
             world.close()
         _make_room(size)
-        launcher = _launcher or Local(preload=tuple(preload), hash_seeds=tuple(hash_seeds))
-        world = World(size, backend, launcher=launcher)
+        world = World(size, backend, launcher=_launcher_for(tuple(preload), tuple(hash_seeds)))
     _worlds[key] = world
     return world
 
 
-def use(launcher: Launcher | None) -> None:
-    """Take the ranks of new worlds from ``launcher`` (one that was handed ranks by torchrun, srun or mpirun)."""
-    global _launcher
-    _launcher = launcher
+def capacity() -> int | None:
+    """The largest world there can be: as many ranks as torchrun, srun or mpirun started; None without them."""
+    launched = _launched_ranks()
+    return None if launched is None else launched.size
+
+
+def _launcher_for(preload: tuple[str, ...], hash_seeds: tuple[int, ...]) -> Launcher:
+    launched = _launched_ranks()
+    if launched is None:
+        return Local(preload=preload, hash_seeds=hash_seeds)
+    if hash_seeds:
+        raise UsageError("launched ranks have hash seeds of their own: set PYTHONHASHSEED where they are launched")
+    launched.preload = preload
+    return launched
+
+
+def _launched_ranks() -> External | None:
+    """The ranks that were launched from outside, if the environment says so."""
+    global _launched
+    if _launched is None:
+        _launched = External.from_environment()
+    return _launched
 
 
 def _make_room(size: int) -> None:
@@ -56,12 +75,16 @@ def _forget_parents() -> None:
 
 
 def close_all() -> None:
-    """End all worlds and fork servers of this process, within two seconds."""
+    """End all worlds and fork servers of this process, within two seconds; launched ranks are told to go."""
+    global _launched
     _forget_parents()
     for world in _worlds.values():
         world.close()
     _worlds.clear()
     forkserver.close_all()
+    if _launched is not None:
+        _launched.close()
+        _launched = None
 
 
 atexit.register(close_all)
