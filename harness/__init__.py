@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from harness.model.proof import proof as proof
     from harness.model.topology import Topology as Topology
     from harness.scenario import Scenario as Scenario
+    from harness.suites import WorldUnderTest as WorldUnderTest
+    from harness.suites import distributed as distributed
     from harness.world.world import World as World
 
 _HOME = {
@@ -65,7 +67,9 @@ _HOME = {
     "Topology": "harness.model.topology",
     "UsageError": "harness.errors",
     "World": "harness.world.world",
+    "WorldUnderTest": "harness.suites",
     "WrongValuesError": "harness.errors",
+    "distributed": "harness.suites",
     "judge": "harness.model.outcomes",
     "order_of": "harness.model.order",
     "outcomes": "harness.model.outcomes",

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from harness import suites
 from harness.errors import UsageError
 from harness.matrix.cell import FIELDS
 from harness.matrix.machine import hardware, versions
@@ -59,6 +60,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         "harness(suite=NAME, scenario=..., backend=..., world=..., topology=..., arrival=..., variant=...): "
         "which cells the fixture harness_cell takes; each field a value, or a list of them",
+    )
+    config.addinivalue_line(
+        "markers",
+        "harness_world(world=..., backend=..., expect=..., limit=...): ranks for the fixture harness_world; world and "
+        "backend a value, or a list of them",
     )
     worker = getattr(config, "workerinput", None)
     if worker is not None:
@@ -122,6 +128,9 @@ def _patterns(values: list[Any]) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "harness_world" in metafunc.fixturenames:
+        wanted = {name: _patterns(metafunc.config.getoption(f"--{name}") or ["*"]) for name in ("backend", "world")}
+        suites.parametrize(metafunc, wanted)
     if "harness_cell" not in metafunc.fixturenames:
         return
     mark = metafunc.definition.get_closest_marker("harness")
@@ -135,6 +144,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 # --- running one --------------------------------------------------------------------------------------------
 
 
+def _note(item: pytest.Item, result: CellResult) -> None:
+    """Keep a test's result for every report."""
+    from harness.report.junit import properties
+
+    item.stash[_RESULT] = result
+    item.user_properties[:] = [p for p in item.user_properties if p[0] not in properties(result)]
+    item.user_properties += properties(result).items()
+
+
 class CellUnderTest:
     """What the fixture ``harness_cell`` gives a test: the cell, and how to run it."""
 
@@ -145,11 +163,9 @@ class CellUnderTest:
     def run(self) -> CellResult:
         """Run the cell and note its result for every report; judges nothing."""
         from harness.matrix.run import run_cell
-        from harness.report.junit import properties
 
         result = run_cell(self.planned, self._item.config.stash[_FOLDER])
-        self._item.stash[_RESULT] = result
-        self._item.user_properties += properties(result).items()
+        _note(self._item, result)
         return result
 
     def check(self) -> CellResult:
@@ -165,6 +181,17 @@ class CellUnderTest:
 
             pytest.fail(failure(result, self._item.config.stash[_FOLDER]), pytrace=False)
         return result
+
+
+@pytest.fixture
+def harness_world(request: pytest.FixtureRequest) -> suites.WorldUnderTest:
+    """Ranks on one of the backends and world sizes that a test's mark names; see `harness.distributed`."""
+
+    def note(result: CellResult) -> None:
+        _note(request.node, result)
+
+    size, backend = request.param
+    return suites.WorldUnderTest(size, backend, request.node, request.config.stash[_FOLDER], note)
 
 
 @pytest.fixture
@@ -229,8 +256,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     from harness.report.legend import legend
     from harness.report.terminal import reasons, summary, table
 
-    cells = dict.fromkeys(p.cell for planned in the_matrix(config).suites.values() for p in planned)
-    order = {cell: index for index, cell in enumerate(cells)}
+    suites = the_matrix(config).suites if matrix_path(config).exists() else {}
+    order = {cell: index for index, cell in enumerate(p.cell for planned in suites.values() for p in planned)}
     results.sort(key=lambda result: order.get(result.cell, len(order)))
     writer = terminalreporter._tw
     terminalreporter.section("cells")

@@ -21,7 +21,8 @@ class CellResult:
     """One cell's verdict beside what was expected of it.
 
     ``seconds`` is the wall time of the cell; ``reason`` says why it was skipped, or what the verdict rests on;
-    ``evidence`` names its file, relative to the run's folder.
+    ``evidence`` names its file, relative to the run's folder; ``again`` is the call that repeats it, where that is
+    not the replay of its token (a script's run, somebody's own test).
     """
 
     cell: Cell
@@ -32,6 +33,12 @@ class CellResult:
     reason: str = ""
     may_skip: str = ""
     evidence: str = ""
+    again: str = ""
+
+    @property
+    def replay(self) -> str:
+        """The call that repeats it."""
+        return self.again or f"harness replay {self.cell.token}"
 
     @property
     def standing(self) -> Standing:
@@ -51,6 +58,7 @@ class CellResult:
             "reason": self.reason,
             "may_skip": self.may_skip,
             "evidence": self.evidence,
+            "again": self.again,
         }
 
     @classmethod
@@ -64,6 +72,7 @@ class CellResult:
             value["reason"],
             value["may_skip"],
             value["evidence"],
+            value.get("again", ""),
         )
 
 

@@ -20,5 +20,5 @@ def failure(result: CellResult, folder: Path) -> str:
         lines.append(f"expected because {result.expectation.because}")
     if result.reason:
         lines += ["", result.reason]
-    lines += ["", f"evidence: {folder / result.evidence}", f"replay:   harness replay {cell.token}"]
+    lines += ["", f"evidence: {folder / result.evidence}", f"replay:   {result.replay}"]
     return "\n".join(lines)

@@ -18,7 +18,7 @@ def properties(result: CellResult) -> dict[str, str]:
         "expected": str(result.expectation),
         "standing": result.standing,
         "evidence": result.evidence,
-        "replay": f"harness replay {result.cell.token}",
+        "replay": result.replay,
     }
 
 

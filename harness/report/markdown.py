@@ -30,7 +30,7 @@ def markdown(
     if unexpected:
         lines += ["", "Unexpected:", ""]
         lines += [
-            f"- `harness replay {r.cell.token}`: {r.verdict} ({r.order}), want {r.expectation}" for r in unexpected
+            f"- `{r.replay}`: {r.verdict} ({r.order}), want {r.expectation}" for r in unexpected
         ]
     return "\n".join(lines) + "\n"
 

@@ -48,13 +48,13 @@ def run_script(
         try:
             cell = _cell(words, backend, script.launch())
             path = folder / f"{cell.id}.jsonl"
-            with Evidence(path, cell.to_json() | {"again": again}, versions(), hardware()) as evidence:
+            with Evidence(path, cell.to_json(), versions(), hardware()) as evidence:
                 seconds = _watch(script, backend, limit, evidence)
                 written = read(path)
                 found = verdict(written)
                 expectation = Expectation(("completes",))
                 result = CellResult(
-                    cell, found.verdict, found.order, seconds, expectation, found.explanation, "", path.name
+                    cell, found.verdict, found.order, seconds, expectation, found.explanation, "", path.name, again
                 )
                 evidence.write({"type": "result", **result.to_json()})
         except WorldError as error:
