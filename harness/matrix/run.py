@@ -19,6 +19,9 @@ from harness.world import pool
 def why_not(planned: Planned) -> str | None:
     """Why the cell can't run on this machine, or None."""
     cell = planned.cell
+    launched = pool.capacity()
+    if launched is not None and cell.world > launched:
+        return f"a world of {cell.world} ranks: the launcher started {launched} processes"
     lacks = scenarios.scenario(cell.scenario).why_not(dict(cell.params))
     return lacks or backends.get(cell.backend).available()
 

@@ -244,6 +244,6 @@ def main(place: Place, address: Address, key: bytes, pytest: list[str] | None) -
         External(place.size, address, key).dismiss(place.size - 1, limit=30.0)
     finally:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            tests.wait(5)
+            tests.wait(60)
         tests.kill()
     return tests.wait()
