@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from harness.backends.batch import Batch
-from harness.backends.work import RecordedWork, coalesced
+from harness.backends.work import RecordedWork, await_transport, coalesced
 from harness.errors import UnsupportedError
 from harness.model.operation import Group, Operation
 from harness.record.recorder import Recorder, Ticket
@@ -50,18 +50,23 @@ class Issuer(dist.ProcessGroup):
         n: int | None = None,
         root: int | None = None,
         result: Tensors = (),
-    ) -> dist.Work:
-        """Issue a collective; ``tensors`` give its size and dtype, ``root`` is a group rank."""
+    ) -> dist.Work | None:
+        """Issue a collective; ``tensors`` give its size and dtype, ``root`` is a group rank.
+
+        Returns None if the caller asked for no handle (``opts.asyncOp`` is false): then it is over.
+        """
         self._count += 1
         recorder = self._recorder
         if not recorder.recording:
             return start()
         number = self._number(kind, tensors, n, root=None if root is None else self.identity.ranks[root])
-        inline = not getattr(opts, "asyncOp", True)
-        ticket = Ticket(start if recorder.granting else None)
-        work = RecordedWork(recorder, (ticket,), result, inline=inline)
         model = self.process.model
-        recorder.issue((number,), (ticket,), hold=inline and not model.blocks_at_issue, depth=3)
+        if not getattr(opts, "asyncOp", True) and self._coalescing is None and not model.blocks_at_issue:
+            self._call(number, start)
+            return None
+        ticket = Ticket(start if recorder.granting else None)
+        work = RecordedWork(recorder, (ticket,), result)
+        recorder.issue((number,), (ticket,), depth=3)
         if recorder.granting:
             self._block_at_issue((work,))
         else:
@@ -71,6 +76,22 @@ class Issuer(dist.ProcessGroup):
         if self._coalescing is not None:
             self._coalescing.append(work)
         return work
+
+    def _call(self, number: int, start: Start) -> None:
+        """Issue an operation and wait for it."""
+        recorder = self._recorder
+        if recorder.granting:
+            ticket = recorder.call(number, start, depth=4)
+            work = ticket.work
+        elif recorder.alone:
+            work = start()  # and while it is under way there is time to record it
+            ticket = recorder.call(number, None, depth=4)
+        else:
+            ticket = recorder.call(number, None, depth=4)
+            work = start()
+        if work is not None:
+            await_transport(recorder, work)
+        recorder.complete(ticket)
 
     def _p2p(self, kind: str, tensors: Tensors, peer: int, tag: int, start: Start) -> dist.Work:
         """Issue a point-to-point call, or keep it for the batch it belongs to; ``peer`` is a group rank."""

@@ -23,7 +23,7 @@ _NO_TIMEOUT = timedelta(0)
 class RecordedWork(Work):
     """The handle of one operation, or of several that were coalesced.
 
-    ``result`` is what `result()` gives. ``inline`` says that the issuing call waits right away. ``p2p`` works are
+    ``result`` is what `result()` gives. ``p2p`` works are
     those of point to point, whose transport handle must be waited for and has no future.
     """
 
@@ -33,14 +33,12 @@ class RecordedWork(Work):
         tickets: Sequence[Ticket],
         result: Sequence[torch.Tensor] = (),
         *,
-        inline: bool = False,
         p2p: bool = False,
     ) -> None:
         super().__init__()
         self._recorder = recorder
         self.tickets = tickets
         self._result = list(result)
-        self._inline = inline
         self.p2p = p2p
         self._done = False
         self._future: torch.futures.Future[list[torch.Tensor]] | None = None
@@ -55,8 +53,7 @@ class RecordedWork(Work):
         if not self._recorder.granting:
             for ticket in self.tickets:
                 ticket.granted = ticket.work is None or ticket.work.is_completed()
-        inline, self._inline = self._inline, False
-        if not self._recorder.wait(self.tickets, seconds, at_issue=inline):
+        if not self._recorder.wait(self.tickets, seconds):
             raise RuntimeError(f"wait timed out after {seconds} s: not all ranks have begun this operation")
         self._settle()
         return True
@@ -80,22 +77,9 @@ class RecordedWork(Work):
             if self.p2p:
                 await_transfer(ticket)
             elif ticket.work is not None:
-                self._await_transport(ticket.work)
+                await_transport(self._recorder, ticket.work)
             self._recorder.complete(ticket)
         self._done = True
-
-    def _await_transport(self, work: Any) -> None:
-        if not self._recorder.granting:
-            work.wait()
-            return
-        while True:
-            try:
-                work.wait(_PATIENCE)
-                return
-            except RuntimeError:
-                if work.is_completed():
-                    raise
-                self._recorder.check()
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -201,6 +185,21 @@ def _stop_of(recorder: Recorder) -> BaseException | None:
     except Exception as error:  # noqa: BLE001 - it goes on to whoever waits for the future
         return error
     return None
+
+
+def await_transport(recorder: Recorder, work: Any) -> None:
+    """Wait for a collective that is at the transport."""
+    if not recorder.granting:
+        work.wait()
+        return
+    while True:
+        try:
+            work.wait(_PATIENCE)
+            return
+        except RuntimeError:
+            if work.is_completed():
+                raise
+            recorder.check()
 
 
 def await_transfer(ticket: Ticket) -> None:

@@ -23,8 +23,9 @@ from harness.record.stack import Stacks
 from harness.record.threads import ThreadNames, may_issue
 from harness.world.messages import Events, Grant, Probe, Release, Sent, Stop
 
-#: An events-only backend sends at the latest when so many events are held back.
-HOLD = 64
+#: A backend without grants holds events back while they come thick: for so many nanoseconds, and so many of them. An
+#: operation or a stack that is new is never held, and the supervisor asks for what is held once nothing comes.
+HOLD_NS, HOLD = 1_000_000, 64
 #: How often a blocked thread looks for other threads that began or ended, in seconds.
 LOOK_AROUND = 0.02
 
@@ -104,6 +105,8 @@ class Recorder:
         self._names = ThreadNames()
         self._announced: set[str] = {"main"}
         self._seq = 0
+        self._sent_ns = 0
+        self._news = False  # the records hold an operation or a stack for the first time
         self._tickets: dict[int, Ticket] = {}
         self._releases: dict[str, threading.Semaphore] = {}
         self._stop: bytes | None = None
@@ -141,6 +144,11 @@ class Recorder:
         return self.active and not getattr(self._local, "unrecorded", False)
 
     @property
+    def alone(self) -> bool:
+        """Whether the rank has no thread but the calling one and the harness's own."""
+        return threading.active_count() <= 1 + len(self._own)
+
+    @property
     def granting(self) -> bool:
         """Whether operations of the running task wait for a grant."""
         return self.spec is not None and self.spec.granting
@@ -154,6 +162,7 @@ class Recorder:
             if number is None:
                 number = self._op_ids[op] = len(self._op_ids)
                 self._records.append(("o", number, op))
+                self._news = True
             return number
 
     def issue(self, ops: Sequence[int], tickets: Sequence[Ticket], *, hold: bool = False, depth: int = 2) -> None:
@@ -174,8 +183,35 @@ class Recorder:
                 if ticket.start is not None:
                     self._tickets[ticket.seq] = ticket
             self._records.append(("i", first, thread, tuple(ops), where, ns))
-            if not hold and (self.granting or len(self._records) >= HOLD or len(ops) > 1):
-                self._send_records()
+            if not hold:
+                self._send_soon(ns)
+
+    def call(self, op: int, start: Callable[[], Any] | None, *, depth: int = 2) -> Ticket:
+        """The calling thread issues an operation and waits for it at once; returns its ticket, which is granted.
+
+        One event instead of two, and no handle. Without ``start`` there is no grant to wait for: the caller hands
+        the operation to its engine, and waits there. Raises as `issue` and `wait` do.
+        """
+        ns = time.monotonic_ns()
+        ticket = Ticket(start)
+        with self._lock:
+            self.check()
+            ticket.seq = self._seq
+            self._seq += 1
+            if start is not None:
+                self._tickets[ticket.seq] = ticket
+            where = self._where(depth + 1)
+            self._records.append(("s", ticket.seq, self._thread(), op, where, self._others(), ns))
+            self._send_soon(ns)
+        if start is not None:
+            self._pass(ticket, None)
+            self.check_tickets((ticket,))
+        return ticket
+
+    def _send_soon(self, ns: int) -> None:
+        """Send now, unless nobody waits for these events and more come at once."""
+        if self.granting or self._news or ns - self._sent_ns > HOLD_NS or len(self._records) >= HOLD:
+            self._send_records()
 
     def wait(self, tickets: Sequence[Ticket], timeout: float = -1, *, at_issue: bool = False, depth: int = 2) -> bool:
         """Block the calling thread until all are granted; False if ``timeout`` seconds passed before.
@@ -209,13 +245,13 @@ class Recorder:
             record = ("w", self._thread(), tuple([t.seq for t in tickets]), where, others, ns)
             self._records.append(record)
             if not all(t.granted for t in tickets):
-                self._send_records()
+                self._send_soon(ns)
 
     def _pass(self, ticket: Ticket, deadline: float | None) -> bool:
         """Wait at one ticket's gate, with a look at the other threads now and then where there are any."""
         while True:
             rest = -1.0 if deadline is None else max(deadline - time.monotonic(), 0)
-            look = LOOK_AROUND if threading.active_count() > 1 + len(self._own) else -1.0
+            look = -1.0 if self.alone else LOOK_AROUND
             step = min((t for t in (rest, look) if t >= 0), default=-1.0)
             if ticket.pass_gate(step):
                 return True
@@ -250,11 +286,25 @@ class Recorder:
             self._send_records()
         self.await_release(thread)
 
+    def announce(self, threads: Sequence[str]) -> None:
+        """Threads of these names are about to begin: until they end, they may issue whatever others wait for."""
+        with self._lock:
+            ns = time.monotonic_ns()
+            self._announced.update(threads)
+            self._records += [("b", name, ns) for name in threads]
+            self._send_records()
+
+    def end_thread(self) -> None:
+        """The calling thread issues nothing more in this task, though it may live on (to join the others, say)."""
+        with self._lock:
+            self._records.append(("e", self._thread(), time.monotonic_ns()))
+            self._send_records()
+
     def await_release(self, thread: str | None = None) -> None:
         """Block until the supervisor releases the thread (a first use of a group, a host message)."""
         with self._lock:
             gate = self._gate(thread or self._thread())
-        while not gate.acquire(timeout=LOOK_AROUND if threading.active_count() > 1 + len(self._own) else None):
+        while not gate.acquire(timeout=None if self.alone else LOOK_AROUND):
             self._look_around()
         self.check()
 
@@ -344,12 +394,14 @@ class Recorder:
     def _send_records(self) -> None:
         if self._records:
             records, self._records = self._records, []
+            self._news, self._sent_ns = False, time.monotonic_ns()
             self._send(Events(self.epoch, tuple(records)))
 
     def _where(self, depth: int) -> int:
         number, frames = self._stacks.here(depth + 1)
         if frames is not None:
             self._records.append(("f", number, frames))
+            self._news = True
         return number
 
     def _thread(self) -> str:
@@ -359,7 +411,7 @@ class Recorder:
 
     def _others(self) -> tuple[str, ...]:
         """Names of live threads that have not been heard of yet."""
-        if threading.active_count() <= 1 + len(self._own):
+        if self.alone:
             return ()
         me = get_ident()
         names = []

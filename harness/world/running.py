@@ -25,8 +25,6 @@ AFTER_FAILURE = 0.7
 #: After ranks of a model were told to stop, they have so long to return. Blocked calls raise at once; this is for
 #: what the body does between its calls.
 AFTER_STOP = 0.6
-#: A real engine has so long to prove a proof wrong.
-AFTER_PROOF = 0.5
 #: A rank whose channel is closed is given so long to turn out dead.
 AFTER_CLOSE = 0.2
 #: How often ``progress`` is called, in seconds.
@@ -35,6 +33,8 @@ PROGRESS = 1.0
 LOOK = 0.002
 #: How long a real engine's events may gather while they come thick, in seconds; a socket holds some hundreds.
 REST = 0.002
+#: With no message for so long, ranks of a real engine are asked for what they hold back; twice as long the next time.
+PROBE = 0.05
 
 
 class SafeSink:
@@ -76,6 +76,7 @@ class Running:
         self._outcomes = [RankOutcome(rank) for rank in range(world.size)]
         self._pending = set(range(world.size))
         self._rush = 0
+        self._patience = 60.0 if spec.granting else PROBE
         self._culprits: list[int] = []
         self._died: list[int] = []
         self._cause = ""
@@ -99,11 +100,11 @@ class Running:
             times = (limit_at, self._kill_at, self._stop_at, report, *self._closed.values())
             wake = min(t - now for t in times if t is not None)
             restless = self._supervisor.restless
-            messages = self._world.loop.step(min(wake, LOOK if restless else 60.0))
+            messages = self._world.loop.step(min(wake, LOOK if restless else self._patience))
             for member, message in messages:
                 self._take(member, message)
             self._supervisor.write()
-            if restless and not messages:
+            if not messages and (restless or not self._granting):
                 self._send(self._supervisor.look())
             self._rest(messages)
             self._look_for_ends()
@@ -123,7 +124,10 @@ class Running:
 
     def _rest(self, messages: list[tuple[Member, Any]]) -> None:
         """Read a real engine's events less often while they come thick: nobody waits for an answer to them."""
-        self._rush = self._rush + 1 if messages and not self._granting else 0
+        if self._granting:
+            return
+        self._rush = self._rush + 1 if messages else 0
+        self._patience = PROBE if messages else min(2 * self._patience, 1.0)
         if self._rush > 8:
             time.sleep(REST)
 
@@ -213,7 +217,7 @@ class Running:
             if not self._died:
                 self._kill_at = None
         elif self._kill_at is None:
-            self._kill_at = time.monotonic() + AFTER_PROOF
+            self._kill_at = time.monotonic() + self._world.spec.patience
 
     def _time_out(self) -> None:
         """The limit is over: stacks first, then every call that waits raises, then the rest is killed."""

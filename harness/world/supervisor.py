@@ -102,11 +102,21 @@ class Supervisor:
             return []
         self.write()
         for record in self._unpack(message):
-            self._accept(rank, record)
+            if record[0] == "s":
+                _, seq, thread, op, where, others, ns = record
+                self._accept(rank, ("i", seq, thread, (op,), where, ns))
+                self._accept(rank, ("w", thread, (seq,), where, others, ns))
+            else:
+                self._accept(rank, record)
         return self._conclude()
 
     def look(self) -> Outbox:
-        """Draw the proof if something is stuck for good by now; returns what to send."""
+        """Draw the proof if something is stuck for good by now; returns what to send.
+
+        Ranks of a real engine are asked for the events that they hold back.
+        """
+        if not self.spec.granting and self.error is None:
+            self._out += [(rank, Probe(self.epoch)) for rank, state in enumerate(self._ranks) if not state.ended]
         if self.restless and self.error is None:
             self.restless = False
             self._judge()
@@ -364,8 +374,6 @@ class Supervisor:
             return
         certificate = proof(self.progress)
         if not self.spec.granting:
-            if certificate is not None and self.certificate is None:
-                self._out += [(rank, Probe(self.epoch)) for rank in range(self.world)]
             if certificate != self.certificate:
                 self.certificate = certificate
                 self._lines.append(lines.certificate(certificate))
