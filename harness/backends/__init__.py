@@ -23,6 +23,7 @@ _MODULES = {
     "lanes": "harness.backends.lanes",
     "host_blocking": "harness.backends.host_blocking",
     "first_use": "harness.backends.first_use",
+    "gloo-detail": "harness.backends.gloo_detail",
     "oneccl": "harness.backends.oneccl",
     "mpi": "harness.backends.mpi",
 }

@@ -21,6 +21,13 @@ class BackendSpec(NamedTuple):
     model: str
     #: whether operations wait for the supervisor's grant (a model over a transport) or run as they like (a real engine)
     granting: bool
+    #: Seconds after which a real engine ends a hang with an error of its own; 0 if it never does.
+    own_limit: float = 0.0
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a real engine, which a proof says is stuck, gets to go on after all, or to report it."""
+        return max(0.5, 2 * self.own_limit)
 
     @property
     def torch_name(self) -> str:
