@@ -84,7 +84,7 @@ class Agent:
         self._stores: dict[str, socket.socket] = {}
         self._ranks: dict[int, _Rank] = {}
         self._folders: dict[str, tuple[str, list[int]]] = {}
-        self._told: set[int] = set()
+        self._sync = False
 
     def run(self) -> int:
         """Serve until the supervisor is gone, which is status 1, or says that all is done."""
@@ -99,6 +99,9 @@ class Agent:
                     return 1
                 self._server.receive()
                 self._relay()
+                if self._sync and not self._supervisor.backlog:
+                    self._sync = False
+                    self._supervisor.send(m.Synced())
                 self._report_ends()
         finally:
             self._server.close()
@@ -138,6 +141,8 @@ class Agent:
                 send(m.Asked(self._server.ask_stack(pid)))
             case m.Look(pid, limit, native):
                 send(m.Looked(self._server.native_stacks([pid], limit, native).get(pid, "")))
+            case m.Sync():
+                self._sync = True
             case m.Forget(tag):
                 self._forget(tag)
 
@@ -163,7 +168,6 @@ class Agent:
             os.set_blocking(read, False)
         self._ranks[pid] = _Rank(spec, pid, dict(zip(_STREAMS, (read for read, _ in pipes), strict=True)))
         self._folders[spec.tag][1].append(pid)
-        self._told.discard(pid)
         return pid
 
     def _forget(self, tag: str) -> None:

@@ -58,6 +58,10 @@ class Look(NamedTuple):
     native: bool
 
 
+class Sync(NamedTuple):
+    """Answered by Synced once all that the ranks have written is on its way."""
+
+
 class Forget(NamedTuple):
     """Remove what the world left on this machine."""
 
@@ -93,6 +97,10 @@ class Asked(NamedTuple):
 
 class Looked(NamedTuple):
     text: str
+
+
+class Synced(NamedTuple):
+    """All that was written before Sync came has been sent."""
 
 
 class Output(NamedTuple):

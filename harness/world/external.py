@@ -83,6 +83,13 @@ class AgentHost:
             select.select([self], [self] if self._channel.backlog else [], [], max(deadline - time.monotonic(), 0))
             self.receive()
 
+    def sync(self) -> None:
+        """See :class:`~harness.world.member.Host`."""
+        if not self.dead:
+            self.send(m.Sync())
+            with contextlib.suppress(WorldError):
+                self.answer(m.Synced, ANSWER_LIMIT)
+
     def kill(self, pids: list[int]) -> None:
         """See :class:`~harness.world.member.Host`."""
         for pid in pids:

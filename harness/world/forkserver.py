@@ -134,6 +134,9 @@ class ForkServer:
             raise WorldError(f"rank {spec.rank} could not be forked: {notice.error}")
         return notice.pid
 
+    def sync(self) -> None:
+        """See :class:`~harness.world.member.Host`: ranks of this machine have streams of their own."""
+
     def kill(self, pids: list[int]) -> None:
         """End these ranks and all they started; ``ended`` tells when it is done."""
         if self.dead:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from harness.world.member import Host, Member
@@ -55,8 +55,10 @@ class Loop:
                 self._hear(key.data, key.fd)
         return messages
 
-    def drain(self, members: Iterable[Member]) -> None:
+    def drain(self, members: Sequence[Member]) -> None:
         """Take what output is there now."""
+        for host in {id(member.host): member.host for member in members}.values():
+            host.sync()
         for member in members:
             for fd in list(member.streams):
                 self._read(member, fd)

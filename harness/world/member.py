@@ -26,6 +26,9 @@ class Host(Protocol):
 
     def receive(self) -> None: ...
 
+    def sync(self) -> None:
+        """Bring in what its processes have written so far, where that does not come by streams of their own."""
+
     def kill(self, pids: list[int]) -> None:
         """End these processes and all they started; ``ended`` tells when it is done."""
 
