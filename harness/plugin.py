@@ -255,6 +255,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         return
     from harness.report.legend import legend
     from harness.report.terminal import reasons, summary, table
+    from harness.report.write import write_html
 
     suites = the_matrix(config).suites if matrix_path(config).exists() else {}
     order = {cell: index for index, cell in enumerate(p.cell for planned in suites.values() for p in planned)}
@@ -267,6 +268,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for line in (*legend(result.cell.backend for result in results), *reasons(results)):
         terminalreporter.write_line(line)
     terminalreporter.write_line(f"evidence: {_shown(config.stash[_FOLDER])}")
+    try:
+        terminalreporter.write_line(f"report:   {_shown(write_html(config.stash[_FOLDER]))}")
+    except (UsageError, OSError) as error:  # another file among the evidence, a full disk: the results still count
+        terminalreporter.write_line(f"report:   none: {error}")
     terminalreporter.write_line(summary(results))
 
 

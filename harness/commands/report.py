@@ -11,10 +11,14 @@ import click
 
 from harness.report.html import html
 from harness.report.junit import junit
+from harness.report.lanes import lanes_of
 from harness.report.legend import legend
 from harness.report.load import Run, load_runs, newest_run
 from harness.report.markdown import markdown
 from harness.report.terminal import reasons, summary, table
+
+#: GitHub takes 1 MiB of a job's summary.
+_MOST_PICTURES = 30
 
 
 def _table(run: Run) -> str:
@@ -26,7 +30,11 @@ def _table(run: Run) -> str:
 
 def _markdown(run: Run) -> str:
     record = run.records[-1]
-    return markdown(run.results, record.versions, record.hardware, legend(r.cell.backend for r in run.results))
+    unexpected = [r for r in run.records if r.result.standing == "unexpected"][:_MOST_PICTURES]
+    pictures = {r.result.cell: lanes_of(r.path) for r in unexpected}
+    return markdown(
+        run.results, record.versions, record.hardware, legend(r.cell.backend for r in run.results), pictures
+    )
 
 
 def _lines(run: Run) -> str:

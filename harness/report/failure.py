@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.matrix.result import CellResult
 from harness.report.grid import case
+from harness.report.lanes import lanes_of
 
 
 def failure(result: CellResult, folder: Path) -> str:
@@ -20,5 +21,8 @@ def failure(result: CellResult, folder: Path) -> str:
         lines.append(f"expected because {result.expectation.because}")
     if result.reason:
         lines += ["", result.reason]
+    drawn = lanes_of(folder / result.evidence)
+    if drawn:
+        lines += ["", drawn]
     lines += ["", f"evidence: {folder / result.evidence}", f"replay:   {result.replay}"]
     return "\n".join(lines)

@@ -19,6 +19,9 @@ from harness.report.picture import picture
 from harness.report.terminal import WORDS, reasons
 
 _PAGE = files("harness.report") / "page"
+#: Evidence may be of any size, and a report must open: operations and characters of one text per cell, bytes of all
+#: pictures.
+MOST_MARKS, MOST_TEXT, MOST_BYTES = 20_000, 20_000, 40_000_000
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,12 @@ class _Page:
     evidence: str
     versions: str
     picture: str
+    note: str
     stacks: list[_Stack]
 
 
 def html(run: Run, legend: Sequence[str], title: str = "collective harness") -> str:
-    """The report of a run. Raises InputError where a cell's evidence can't be read."""
+    """The report of a run."""
     results = run.results
     grid = Grid.of(results)
     rows: dict[str, list[dict[str, Any]]] = {}
@@ -64,26 +68,62 @@ def html(run: Run, legend: Sequence[str], title: str = "collective harness") -> 
         notes=[*legend, *reasons(results), *(f"{path.name}: breaks off; left out" for path in run.unfinished)],
         versions=_pairs(run.records[-1].versions),
         hardware=_pairs(run.records[-1].hardware),
-        pages=[_page(record) for record in run.records],
+        pages=_pages(run.records),
     )
 
 
-def _page(record: Record) -> _Page:
-    result = record.result
-    drawn, stacks = "", []
-    if result.verdict != SKIPPED:
+def _pages(records: Sequence[Record]) -> list[_Page]:
+    """Every cell's page; unexpected cells get their pictures first where there is not room for all."""
+    room = MOST_BYTES
+    drawn: dict[int, tuple[str, str, list[_Stack]]] = {}
+    for at in sorted(range(len(records)), key=lambda at: records[at].result.standing != "unexpected"):
+        record = records[at]
+        if record.result.verdict == SKIPPED:
+            drawn[at] = "", "", []
+            continue
+        data, note, stacks = _drawn(record)
+        if len(data) > room:
+            data, note = "", "no picture: the report would grow too large; a report of this cell's folder alone has it"
+        room -= len(data)
+        drawn[at] = data, note, stacks
+    return [
+        _Page(r.result, case(r.result.cell), r.path.name, _pairs(r.versions), *drawn[at])
+        for at, r in enumerate(records)
+    ]
+
+
+def _drawn(record: Record) -> tuple[str, str, list[_Stack]]:
+    """The cell's picture as JSON, or why there is none; and its stacks."""
+    try:
         lines = read(record.path)
-        drawn = json.dumps(picture(lines).to_json(), separators=(",", ":"))
-        stacks = list(_stacks(lines))
-    return _Page(result, case(result.cell), record.path.name, _pairs(record.versions), drawn, stacks)
+        found = picture(lines)
+        note = ""
+        if len(found.marks) > MOST_MARKS:
+            note = f"only the last {MOST_MARKS} of {len(found.marks)} operations are drawn"
+        data = json.dumps(found.last(MOST_MARKS).to_json(), separators=(",", ":"))
+        return data, note, list(_stacks(lines))
+    except Exception as error:  # noqa: BLE001 - evidence may hold anything; the other cells' pages don't suffer
+        return "", f"its evidence could not be drawn: {error!r}"[:MOST_TEXT], []
 
 
 def _stacks(lines: Sequence[Mapping[str, Any]]) -> Iterator[_Stack]:
-    """What each rank that failed raised, and where: a blocked call raises in its own rank."""
+    """What each rank raised, where (a blocked call raises in its own rank) or where it was found, and what it wrote."""
     for line in lines:
-        if line["type"] == "rank" and line.get("error"):
-            error = line["error"]
-            yield _Stack(line["rank"], f"{error['type']}", error.get("traceback") or error["message"])
+        if line["type"] != "rank":
+            continue
+        error = line.get("error")
+        if error:
+            yield _Stack(line["rank"], str(error["type"]), _bounded(error.get("traceback") or error["message"]))
+        for name, what in (("stack", "its threads when it was stopped"), ("stderr", "stderr"), ("stdout", "stdout")):
+            if line.get(name) and not line["ok"]:
+                yield _Stack(line["rank"], what, _bounded(line[name]))
+
+
+def _bounded(text: Any) -> str:
+    """The end of a text, without control characters."""
+    tail = str(text)[-MOST_TEXT:]
+    shown = "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in tail)
+    return shown if len(tail) == len(str(text)) else "...\n" + shown
 
 
 def _pairs(values: Mapping[str, object]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.matrix.cell import Cell
 from harness.matrix.result import SKIPPED, CellResult
 from harness.report.grid import Grid, case
 from harness.report.terminal import reasons, summary
@@ -12,9 +13,16 @@ _SIGNS = {"expected": "✅", "unexpected": "❌", "skipped": "⏭️", "unforese
 
 
 def markdown(
-    results: Sequence[CellResult], versions: Mapping[str, str], hardware: Mapping[str, object], legend: Sequence[str]
+    results: Sequence[CellResult],
+    versions: Mapping[str, str],
+    hardware: Mapping[str, object],
+    legend: Sequence[str],
+    pictures: Mapping[Cell, str] | None = None,
 ) -> str:
-    """Markdown text, ending in a line break. ``legend`` says what the backends are (models are not engines)."""
+    """Markdown text, ending in a line break. ``legend`` says what the backends are (models are not engines).
+
+    ``pictures`` are those of unexpected cells, as `harness.report.lanes` draws them.
+    """
     lines = [f"**{summary(results)}**", ""]
     grid = Grid.of(results)
     header = ["scenario", "ranks, topology, arrival", *(f"{backend}<br>{variant}" for backend, variant in grid.columns)]
@@ -29,9 +37,11 @@ def markdown(
     unexpected = [r for r in results if r.standing == "unexpected"]
     if unexpected:
         lines += ["", "Unexpected:", ""]
-        lines += [
-            f"- `{r.replay}`: {r.verdict} ({r.order}), want {r.expectation}" for r in unexpected
-        ]
+    for r in unexpected:
+        lines.append(f"- `{r.replay}`: {r.verdict} ({r.order}), want {r.expectation}")
+        drawn = (pictures or {}).get(r.cell, "").replace("`", "'")
+        if drawn:
+            lines += ["", "  ```text", *(f"  {line}" for line in drawn.splitlines()), "  ```", ""]
     return "\n".join(lines) + "\n"
 
 

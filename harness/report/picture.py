@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
@@ -23,7 +23,10 @@ Line = Mapping[str, Any]
 
 @dataclass
 class Mark:
-    """One operation of one rank. Times are nanoseconds of the ranks' common clock; ``done`` is None if never."""
+    """One operation of one rank. Times are nanoseconds of the ranks' common clock; ``done`` is None if never.
+
+    An operation that nobody waited for is done, as far as anyone knows, when its last part was there.
+    """
 
     rank: int
     seq: int
@@ -63,6 +66,14 @@ class Picture:
     arrows: list[Arrow] = field(default_factory=list)
     parted: list[tuple[int, int]] = field(default_factory=list)
 
+    def last(self, most: int) -> Picture:
+        """With the ``most`` last marks only."""
+        if len(self.marks) <= most:
+            return self
+        kept = self.marks[-most:]
+        there = {(mark.rank, mark.seq) for mark in kept}
+        return Picture(self.ranks, kept, self.arrows, [place for place in self.parted if place in there])
+
     def to_json(self) -> dict[str, Any]:
         """Compact, for a script: times in microseconds from the first issue."""
         start = min((mark.issued for mark in self.marks), default=0)
@@ -95,12 +106,18 @@ def picture(lines: Iterable[Line]) -> Picture:
     counts: dict[int, Counter[tuple[object, ...]]] = {}
     calls: dict[int, dict[str, list[tuple[Operation, ...]]]] = {}
     seqs: dict[tuple[int, str], list[list[int]]] = {}
+    granted: dict[tuple[int, int], int] = {}
     proof: Certificate | None = None
-    ranks = 0
+    ranks, now, granting = 0, 0, True
     for line in lines:
         kind = line["type"]
+        now = max(now, line.get("ns", 0))
         if kind == "cell":
             ranks = line["cell"]["world"]
+        elif kind == "world":
+            granting = line["backend"]["granting"]
+        elif kind == "grant":
+            granted |= {(line["rank"], seq): now for seq in line["seqs"]}
         elif kind == "issue":
             rank, thread = line["rank"], line["thread"]
             ops = tuple(parse_operation(op) for op in line["ops"])
@@ -118,8 +135,30 @@ def picture(lines: Iterable[Line]) -> Picture:
         elif kind == "certificate":
             proof = Certificate.from_json(line["certificate"]) if line["certificate"] else None
     ordered = sorted(marks.values(), key=lambda mark: mark.issued)
+    _fill_in(ordered, granted if granting else _met(ordered))
     arrows = _arrows(proof, ordered) if proof else []
-    return Picture(max([ranks, *(mark.rank + 1 for mark in ordered)]), ordered, arrows, _parted(calls, seqs))
+    parted = _parted(calls, seqs, [step.rank for step in proof.cycle] if proof else [])
+    return Picture(max([ranks, *(mark.rank + 1 for mark in ordered)]), ordered, arrows, parted)
+
+
+def _fill_in(marks: Iterable[Mark], begun: Mapping[tuple[int, int], int]) -> None:
+    """Operations whose completion nobody waited for, but of which it is known when all parts were there."""
+    for mark in marks:
+        if mark.done is None and (mark.rank, mark.seq) in begun:
+            mark.done = max(mark.issued, begun[mark.rank, mark.seq])
+
+
+def _met(marks: Iterable[Mark]) -> dict[tuple[int, int], int]:
+    """On a real engine, what started at once: when the last part of each whole instance was issued."""
+    parts: dict[InstanceKey, list[Mark]] = {}
+    for mark in marks:
+        parts.setdefault(mark.key, []).append(mark)
+    return {
+        (mark.rank, mark.seq): max(part.issued for part in found)
+        for key, found in parts.items()
+        if key.group is not None and len(found) == (2 if key.stream == "p" else len(key.group.ranks))
+        for mark in found
+    }
 
 
 def _arrows(proof: Certificate, marks: Iterable[Mark]) -> list[Arrow]:
@@ -142,9 +181,11 @@ def _plain(name: str) -> str:
 
 
 def _parted(
-    calls: Mapping[int, Mapping[str, list[tuple[Operation, ...]]]], seqs: Mapping[tuple[int, str], list[list[int]]]
+    calls: Mapping[int, Mapping[str, list[tuple[Operation, ...]]]],
+    seqs: Mapping[tuple[int, str], list[list[int]]],
+    waiting: Sequence[int],
 ) -> list[tuple[int, int]]:
-    """Where the first two ranks of an order cycle first differ in what they share."""
+    """Where two ranks first differ in what they share: those that wait for each other, else those of an order cycle."""
     try:
         cycle = order_of(calls).cycle
         if len(cycle) < 2:
@@ -152,7 +193,7 @@ def _parted(
         keys = next(assignments(calls))
     except TooManyAssignments:
         return []
-    left, right = cycle[0].rank, cycle[1].rank
+    left, right = sorted(set(waiting))[:2] if len(set(waiting)) == 2 else (cycle[0].rank, cycle[1].rank)
     split = first_divergence(calls, keys, left, right)
     if split is None:  # a longer ring: no two of its ranks disagree, so what closes it is shown instead
         return [_find(keys, seqs, link.rank, link.first) for link in cycle]

@@ -55,6 +55,9 @@ class Processes:
             code = child.wait()
             self.ended[pid] = f"signal {-code}" if code < 0 else f"exit {code}"
 
+    def sync(self) -> None:
+        """Nothing: their output comes by streams of their own."""
+
     def kill(self, pids: list[int]) -> None:
         """End these processes, their sessions where they lead one, and all they started."""
         below = {process.pid for pid in pids for process in processes.descendants(pid)}

@@ -17,7 +17,9 @@ from harness.model.order import TooManyAssignments, order_of
 from harness.record import lines
 from harness.record.evidence import Evidence, read
 from harness.record.verdict import Verdict, histories, verdict
+from harness.report.lanes import lanes_of
 from harness.report.legend import legend
+from harness.report.write import write_html
 from harness.script.launcher import Script
 from harness.world.world import World
 
@@ -61,7 +63,14 @@ def run_script(
             return Outcome("crashed", "unknown", f"crashed before there was a world\n\n{error}")
     size = f"{cell.world} rank{'s' if cell.world > 1 else ''}"
     head = f"{found.verdict}, order {found.order}, {seconds:.2f} s; {size} on {legend([backend])[0]}"
-    parts = [head, found.explanation, *_hazard(found, written), f"evidence: {path}\nagain:    {again}"]
+    drawn = lanes_of(path) if found.verdict != "completes" or found.order == "cyclic" else ""
+    parts = [
+        head,
+        found.explanation,
+        *_hazard(found, written),
+        drawn,
+        f"evidence: {path}\nreport:   {write_html(folder)}\nagain:    {again}",
+    ]
     return Outcome(found.verdict, found.order, "\n" + "\n\n".join(part for part in parts if part))
 
 

@@ -56,13 +56,15 @@ def test_the_sample_project_runs_on_the_wheel_alone(installed: Path, tmp_path: P
     shutil.copytree(ROOT / "examples" / "sample_project", project, ignore=shutil.ignore_patterns(".harness"))
     done = _run([sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider"], project, installed)
     assert "12 cells: 12 as expected" in done.stdout
+    (report,) = project.glob(".harness/*/report.html")
+    assert f"report:   {report.relative_to(project)}" in done.stdout
+    assert "DEADLOCK under lane" in report.read_text()
     where = _run([sys.executable, "-c", "import harness; print(harness.__file__)"], project, installed)
     assert where.stdout.startswith(str(installed)), "not the working tree's"
     narrowed = [sys.executable, "-m", "pytest", "-q", "--backend", "lane", "--world", "2", "-p", "no:cacheprovider"]
     assert "1 cell: 1 as expected" in _run(narrowed, project, installed).stdout
-    report = project / "report.html"
-    _run([sys.executable, "-m", "harness", "report", "--format", "html", "-o", str(report)], project, installed)
-    assert "test_average.test_one_order_serves_every_backend" in report.read_text()
+    table = _run([sys.executable, "-m", "harness", "report"], project, installed).stdout
+    assert "test_average.test_one_order_serves_every_backend" in table
 
 
 def test_others_can_type_check_against_it(installed: Path) -> None:

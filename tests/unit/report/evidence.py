@@ -64,7 +64,7 @@ def evidence(text: str, model: str, result: CellResult) -> list[dict[str, Any]]:
                     found.append({"type": "complete", "rank": rank, "seq": seq, "ns": ns + 10_000})
     proof = judge(program, model).certificate
     if proof is not None:
-        found.append(lines.certificate(proof))
+        found.append({"type": "certificate", "certificate": proof.to_json(), "ns": 2_000_000})
         stopped = {"type": "harness.errors.DeadlockError", "message": "stuck", "traceback": "at train.py:12"}
         found += [lines.rank_outcome(rank, False, stopped) for rank in range(program.world)]
     found.append(lines.end(0.01, False))

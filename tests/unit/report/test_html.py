@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,31 @@ def test_every_cell_has_a_page_with_its_verdict_and_replay(page: str) -> None:
         assert escaping.escape(result.reason.replace("\x1b", "")) in article.replace("\x1b", "")
     assert page.count('class="lanes"') == 2  # a skipped cell has no picture
     assert "at train.py:12" in page
+
+
+def test_evidence_that_is_wrong_spoils_its_own_page_only(tmp_path: Path) -> None:
+    path = write(tmp_path, INVERSION, "lane", AS_EXPECTED)
+    write(tmp_path, INVERSION, "lane", UNEXPECTED)
+    path.write_text(path.read_text().replace('"ops": [', '"ops": 7, "were": ['))
+    page = html(load_run(tmp_path), [])
+    assert page.count('class="lanes"') == 1
+    assert "its evidence could not be drawn: " in page
+
+
+def test_a_report_stays_of_a_size_that_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, INVERSION, "lane", AS_EXPECTED)
+    write(tmp_path, INVERSION, "lane", UNEXPECTED)
+    module = sys.modules["harness.report.html"]
+    monkeypatch.setattr(module, "MOST_MARKS", 4)
+    page = html(load_run(tmp_path), [])
+    assert page.count("only the last 4 of 6 operations are drawn") == 2
+    monkeypatch.setattr(module, "MOST_BYTES", 800)
+    page = html(load_run(tmp_path), [])
+    assert page.count('class="lanes"') == 1, "room for one"
+    article = page.split(f'<article id="{UNEXPECTED.cell.id}"')[1].split("</article>")[0]
+    assert 'class="lanes"' in article, "and it is the one that matters"
+    monkeypatch.setattr(module, "MOST_TEXT", 10)
+    assert "...\nrain.py:12" in html(load_run(tmp_path), [])
 
 
 # Steps that a person would take; what they lead to is written into the page, where the test finds it.
