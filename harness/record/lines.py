@@ -138,9 +138,9 @@ def grant(rank: int, seqs: tuple[int, ...]) -> Line:
     return line
 
 
-def certificate(proof: Certificate | None) -> Line:
+def certificate(proof: Certificate | None, ns: int = 0) -> Line:
     """A proof, or None where a real engine went on after all and an earlier one is taken back."""
-    return {"type": "certificate", "certificate": None if proof is None else proof.to_json()}
+    return {"type": "certificate", "certificate": None if proof is None else proof.to_json(), "ns": ns}
 
 
 def rank_outcome(rank: int, ok: bool, error: Mapping[str, Any] | None = None, **more: Any) -> Line:

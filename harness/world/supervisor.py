@@ -13,6 +13,7 @@ until the model catches up; where the model sees no way on, the event is right a
 from __future__ import annotations
 
 import pickle
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -376,12 +377,12 @@ class Supervisor:
         if not self.spec.granting:
             if certificate != self.certificate:
                 self.certificate = certificate
-                self._lines.append(lines.certificate(certificate))
+                self._lines.append(lines.certificate(certificate, time.monotonic_ns()))
             return
         if certificate is None:
             return
         self.certificate = certificate
-        self._lines.append(lines.certificate(certificate))
+        self._lines.append(lines.certificate(certificate, time.monotonic_ns()))
         self._out += self._stop(_ERRORS[certificate.outcome](explain.certificate(certificate), certificate))
 
     def _stop(self, error: errors.HarnessError, skip: int | None = None) -> Outbox:
