@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,13 @@ Tensors = Sequence[torch.Tensor]
 Start = Callable[[], Any]
 
 
+class _Coalescing(threading.local):
+    """What the calling thread coalesces on a group: other threads' calls on it are none of that."""
+
+    works: list[RecordedWork] | None = None
+    batch: Batch | None = None
+
+
 class Issuer(dist.ProcessGroup):
     """One process group of one rank, without the calls themselves.
 
@@ -36,8 +44,7 @@ class Issuer(dist.ProcessGroup):
         self._torch_name = torch_name
         self._numbers: dict[tuple[Any, ...], int] = {}
         self._numbers_epoch = -1
-        self._coalescing: list[RecordedWork] | None = None
-        self._batch: Batch | None = None
+        self._open = _Coalescing()
         self._count = 0
 
     def _collective(
@@ -61,7 +68,7 @@ class Issuer(dist.ProcessGroup):
             return start()
         number = self._number(kind, tensors, n, root=None if root is None else self.identity.ranks[root])
         model = self.process.model
-        if not getattr(opts, "asyncOp", True) and self._coalescing is None and not model.blocks_at_issue:
+        if not getattr(opts, "asyncOp", True) and self._open.works is None and not model.blocks_at_issue:
             self._call(number, start)
             return None
         ticket = Ticket(start if recorder.granting else None)
@@ -73,8 +80,8 @@ class Issuer(dist.ProcessGroup):
             if model.blocks_at_issue:
                 recorder.flush()  # the engine may never return from the call
             ticket.work = start()
-        if self._coalescing is not None:
-            self._coalescing.append(work)
+        if self._open.works is not None:
+            self._open.works.append(work)
         return work
 
     def _call(self, number: int, start: Start) -> None:
@@ -105,7 +112,7 @@ class Issuer(dist.ProcessGroup):
         if recorder.granting:
             self.process.keep(ticket)
         work = RecordedWork(recorder, (ticket,), tensors, p2p=True)
-        batch = self._batch or self.process.open_batch()
+        batch = self._open.batch or self.process.open_batch()
         if batch is None:
             recorder.issue((number,), (ticket,), depth=3)
             self._begin_p2p(((work, start),))
@@ -166,12 +173,12 @@ class Issuer(dist.ProcessGroup):
 
     def _start_coalescing(self, device_type: Any = None) -> None:
         """From here, calls on this group get one handle together; point-to-point calls are one batch."""
-        self._coalescing, self._batch = [], Batch(None)
+        self._open.works, self._open.batch = [], Batch(None)
 
     def _end_coalescing(self, device_type: Any = None) -> dist.Work:
         """The handle of all calls since `_start_coalescing`."""
-        works, batch = self._coalescing or [], self._batch
-        self._coalescing = self._batch = None
+        works, batch = self._open.works or [], self._open.batch
+        self._open.works = self._open.batch = None
         if batch is not None and batch.calls:
             self._issue_batch(batch)
             works = works + [work for work, _ in batch.calls]
@@ -186,7 +193,7 @@ class Issuer(dist.ProcessGroup):
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
+        return [torch.device(self.process.device)]
 
     def name(self) -> str:
         return self.process.spec.name
@@ -209,7 +216,7 @@ class Issuer(dist.ProcessGroup):
         self.inner.set_timeout(timeout)
 
     def _set_default_timeout(self, timeout: Any) -> None:
-        self.inner._get_backend(torch.device("cpu"))._set_default_timeout(timeout)
+        self.inner._get_backend(torch.device(self.process.device))._set_default_timeout(timeout)
 
     def shutdown(self) -> None:
         """torch's `destroy_process_group` comes here; the transport's group stays with the process."""

@@ -297,7 +297,10 @@ class Recorder:
     def end_thread(self) -> None:
         """The calling thread issues nothing more in this task, though it may live on (to join the others, say)."""
         with self._lock:
-            self._records.append(("e", self._thread(), time.monotonic_ns()))
+            name = self._thread()
+            if name != "main":
+                self._names.forget(get_ident())  # a later thread may get the same number
+            self._records.append(("e", name, time.monotonic_ns()))
             self._send_records()
 
     def await_release(self, thread: str | None = None) -> None:

@@ -63,8 +63,11 @@ class ThreadNames:
 
 
 def may_issue(own: frozenset[int]) -> list[threading.Thread]:
-    """Live Python threads that could issue an operation; ``own`` are idents of the harness's own threads."""
-    threads = [t for t in threading.enumerate() if t.ident not in own and not _quiet(t)]
+    """Live Python threads that could issue an operation; ``own`` are idents of the harness's own threads.
+
+    A thread that is just being started has no ident yet; the one that starts it is alive as long.
+    """
+    threads = [t for t in threading.enumerate() if t.ident is not None and t.ident not in own and not _quiet(t)]
     if not threads:
         return []
     frames = sys._current_frames()

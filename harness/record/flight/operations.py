@@ -39,6 +39,9 @@ _SAME = {
     "_all_gather_base": "all_gather",
     "all_gather_into_tensor_coalesced": "all_gather",
     "ALLGATHER_coalesced": "all_gather",
+    "all_gather_single": "all_gather",
+    "reduce_scatter_single": "reduce_scatter",
+    "all_to_all_v_single": "all_to_all",
     "_reduce_scatter_base": "reduce_scatter",
     "reduce_scatter_tensor_coalesced": "reduce_scatter",
     "REDUCE_SCATTER_coalesced": "reduce_scatter",
@@ -48,7 +51,8 @@ _SAME = {
 }
 _ENDS_BATCH = re.compile(r"coalesced|\w+_coalesced")
 #: Whose size the ranks must agree on: that of the output, of nothing, else of the input.
-_BY_OUTPUT, _BY_NOTHING = ("reduce_scatter", "scatter", "recv"), ("all_to_all", "barrier")
+_BY_OUTPUT = ("reduce_scatter", "scatter", "recv")
+_BY_NOTHING = ("all_to_all", "barrier", "all_gather_v", "reduce_scatter_v")
 _MOST = (1 << 40) - 1
 
 

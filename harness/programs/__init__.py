@@ -1,0 +1,1 @@
+"""Program files run for real: the same calls through torch.distributed, in every rank of a world."""
