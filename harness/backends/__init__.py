@@ -26,6 +26,9 @@ _MODULES = {
     "gloo-detail": "harness.backends.gloo_detail",
     "oneccl": "harness.backends.oneccl",
     "mpi": "harness.backends.mpi",
+    "nccl": "harness.backends.nccl",
+    "xccl": "harness.backends.xccl",
+    "ccl": "harness.backends.xccl",
 }
 
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from harness.backends import mpi_job
-from harness.backends.spec import BackendSpec
-from harness.errors import UnsupportedError, UsageError
+from harness.backends.spec import BackendSpec, form_of
+from harness.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import torch
@@ -59,15 +59,13 @@ class MPI:
             return inorder.wrap(made) if inorder else made
 
         EngineProcess(self.spec, rank, world, store, recorder, connect)
-        recorder.note("mpi", mpi.Get_library_version().partition("\n")[0])
+        version = mpi.Get_library_version().partition("\n")[0]
+        recorder.at_begin(lambda: recorder.note("mpi", version))
 
 
 def load(name: str) -> MPI:
     """The backend ``name``; raises UsageError for a form there is not."""
-    form = name.removeprefix("mpi").removeprefix(":")
-    if form not in _FORMS or name not in ("mpi", f"mpi:{form}"):
-        raise UsageError(f"backend {name!r}: accepted: mpi, mpi:blocking, mpi:queue")
-    return MPI(form)
+    return MPI(form_of(name, "mpi", _FORMS))
 
 
 class _Pending:

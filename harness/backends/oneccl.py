@@ -18,8 +18,8 @@ from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 from harness.backends import oneccl_library
-from harness.backends.spec import BackendSpec
-from harness.errors import UnsupportedError, UsageError
+from harness.backends.spec import BackendSpec, form_of
+from harness.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import torch
@@ -59,15 +59,13 @@ class OneCCL:
             return inorder.wrap(comm) if inorder else comm
 
         EngineProcess(self.spec, rank, world, store, recorder, connect)
-        recorder.note("oneccl", oneccl_library.library().version())
+        version = oneccl_library.library().version()
+        recorder.at_begin(lambda: recorder.note("oneccl", version))
 
 
 def load(name: str) -> OneCCL:
     """The backend ``name``; raises UsageError for a form there is not."""
-    form = name.removeprefix("oneccl").removeprefix(":")
-    if form not in _FORMS or name not in ("oneccl", f"oneccl:{form}"):
-        raise UsageError(f"backend {name!r}: accepted: oneccl, oneccl:lazy, oneccl:queue")
-    return OneCCL(form)
+    return OneCCL(form_of(name, "oneccl", _FORMS))
 
 
 class OneCCLCommunicator:

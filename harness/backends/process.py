@@ -32,7 +32,7 @@ from harness.record.recorder import Recorder, Ticket
 #: The name of the default group in the record, whatever torch calls it.
 WORLD = "world"
 #: Far beyond any run: a hang is the supervisor's business, not gloo's.
-_TIMEOUT = timedelta(hours=12)
+TIMEOUT = timedelta(hours=12)
 
 
 class Behaviour:
@@ -48,6 +48,9 @@ class Behaviour:
 class Process:
     """One rank's groups under one backend. Making it initializes torch.distributed."""
 
+    #: torch's type of the devices whose tensors the transport moves.
+    device = "cpu"
+
     def __init__(self, spec: BackendSpec, rank: int, world: int, store: dist.Store, recorder: Recorder) -> None:
         self.spec, self.rank, self.world, self.recorder = spec, rank, world, recorder
         self.model = Behaviour(Model.parse(spec.model))
@@ -60,7 +63,7 @@ class Process:
         self._identity: Group | None = None
         self._transfers: list[Ticket] = []
         self._batches = threading.local()
-        dist.Backend.register_backend(spec.torch_name, self._create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend(spec.torch_name, self._create, extended_api=True, devices=[self.device])
         self._new_group = torch_c10d._new_group_with_tag
         torch_c10d._new_group_with_tag = self.new_group
         self._check_batch = torch_c10d._check_p2p_op_list
@@ -76,7 +79,7 @@ class Process:
         self._created = 0
         self._identity = Group(WORLD, tuple(range(self.world)))
         dist.init_process_group(
-            self.spec.torch_name, store=self._store, rank=self.rank, world_size=self.world, timeout=_TIMEOUT
+            self.spec.torch_name, store=self._store, rank=self.rank, world_size=self.world, timeout=TIMEOUT
         )
         self._present(torch_c10d._get_default_group())
 
@@ -127,7 +130,7 @@ class Process:
     def _connect(self, ranks: tuple[int, ...], index: int) -> dist.ProcessGroup:
         store = dist.PrefixStore(f"harness/{'-'.join(map(str, ranks))}/{index}", self._store)
         rank = ranks.index(self.rank)
-        gloo = c10d.ProcessGroupGloo(store, rank, len(ranks), timeout=_TIMEOUT)
+        gloo = c10d.ProcessGroupGloo(store, rank, len(ranks), timeout=TIMEOUT)
         gloo._set_sequence_number_for_group()
         group = dist.ProcessGroup(store, rank, len(ranks))
         group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, gloo)

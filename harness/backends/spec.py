@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -53,3 +55,11 @@ class Backend(Protocol):
 
 #: ``load(name)`` gives the backend; a name with a parameter (``lanes:4``) is handed over whole.
 Loader = Callable[[str], Backend]
+
+
+def form_of(name: str, base: str, forms: Iterable[str]) -> str:
+    """What follows the colon in a backend's name, empty for the plain one; UsageError if it is none of ``forms``."""
+    names = {f"{base}:{form}" if form else base: form for form in forms}
+    if name not in names:
+        raise UsageError(f"backend {name!r} is unknown; accepted: {', '.join(names)}")
+    return names[name]

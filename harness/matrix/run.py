@@ -23,7 +23,12 @@ def why_not(planned: Planned) -> str | None:
     if launched is not None and cell.world > launched:
         return f"a world of {cell.world} ranks: the launcher started {launched} processes"
     lacks = scenarios.scenario(cell.scenario).why_not(dict(cell.params))
-    return lacks or backends.get(cell.backend).available()
+    backend = backends.get(cell.backend)
+    lacks = lacks or backend.available()
+    devices = getattr(backend, "most_ranks", None)  # accelerators have it: a device a rank
+    if lacks is None and launched is None and devices is not None and cell.world > devices():
+        return f"{cell.backend}: a world of {cell.world} ranks needs as many devices; {devices()} are here"
+    return lacks
 
 
 def run_cell(planned: Planned, folder: Path) -> CellResult:

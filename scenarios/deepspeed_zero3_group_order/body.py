@@ -87,7 +87,7 @@ def compare(context: Context, slot: Slot, param: Any, digest: Any) -> None:
     import torch
 
     expected = _values(param.ds_id, slot, context.topology.groups[slot.group][0])
-    found, wanted = (t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (param.data, expected))
+    found, wanted = (t.detach().contiguous().reshape(-1).view(torch.uint8) for t in (param.data.cpu(), expected))
     if param.dtype != expected.dtype or param.shape != expected.shape or not torch.equal(found, wanted):
         raise WrongValuesError(
             f"rank {context.rank}: parameter ds_id {param.ds_id} of group {slot.group} {slot.dtype}{list(slot.shape)} "
