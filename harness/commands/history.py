@@ -28,8 +28,9 @@ _STORE = click.option(
 @click.option("--cell", default="*", help="Only cells whose id matches; * stands for any text.")
 @click.option("--last", type=click.IntRange(min=1), default=60, show_default=True, help="So many runs.")
 @click.option("--flakes", "only_flakes", is_flag=True, help="Only what flakes or drifts; exit code 1 if one flakes.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file (default: standard output).")
 @click.pass_context
-def command(ctx: click.Context, path: Path, cell: str, last: int, only_flakes: bool) -> None:
+def command(ctx: click.Context, path: Path, cell: str, last: int, only_flakes: bool, output: Path | None) -> None:
     """Show each cell over time: verdicts as a strip, flakes (one commit, several outcomes), time drift.
 
     \b
@@ -49,7 +50,11 @@ def command(ctx: click.Context, path: Path, cell: str, last: int, only_flakes: b
     if only_flakes:
         shown = {flake.cell for flake in flakes(cells)} | {drift.cell for drift in drifts(cells)}
         cells = {name: history for name, history in cells.items() if name in shown}
-    click.echo(history_text(cells, runs), nl=False)
+    text = history_text(cells, runs)
+    if output:
+        output.write_text(text, encoding="utf-8")
+    else:
+        click.echo(text, nl=False)
     sys.exit(1 if only_flakes and unsteady else 0)
 
 
