@@ -3,6 +3,7 @@
 from harness.scenario import Scenario
 
 from .body import body
+from .needs import lacks
 
 scenario = Scenario(
     name="deepspeed_zero_training",
@@ -15,4 +16,5 @@ scenario = Scenario(
     requires=("deepspeed",),
     preload=("deepspeed", "deepspeed.comm.torch", "deepspeed.runtime.zero.stage3", "torch._inductor.compile_fx"),
     defaults={"stage": 3, "steps": 4, "seed": 0, "offload": "none", "hpz": 1, "qwz": False, "fetch": "all_gather"},
+    lacks=lacks,
 )
