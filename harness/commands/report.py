@@ -62,14 +62,16 @@ _FORMS: dict[str, Callable[[Run], str]] = {
 def command(folders: tuple[Path, ...], form: str, output: Path | None) -> None:
     """Show what came of a run, from the evidence in FOLDER (default: the newest run in .harness/).
 
-    Several folders (shards, or several labs) are joined into one report.
+    Several folders (shards, or several labs) are joined into one report. A format may also be named first.
 
     \b
-    harness report                             the table again
-    harness report --format markdown           the table for a pull request, with versions and hardware
-    harness report --format html -o run.html   one file to look at: every cell, with its picture
-    harness report --format times -o t.json    seconds by cell, for pytest --shard I/N --times t.json
+    harness report                                  the table again
+    harness report --format markdown                the table for a pull request, with versions and hardware
+    harness report html .harness/RUN -o run.html    one file to look at: every cell, with its picture
+    harness report --format times -o t.json         seconds by cell, for pytest --shard I/N --times t.json
     """
+    if folders and str(folders[0]) in _FORMS and not folders[0].exists():
+        form, folders = str(folders[0]), folders[1:]
     run = load_runs(folders or (newest_run(Path.cwd()),))
     for path in run.unfinished:
         click.echo(f"{path}: breaks off before a result; left out", err=True)

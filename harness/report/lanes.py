@@ -7,7 +7,7 @@ from pathlib import Path
 from string import ascii_uppercase
 
 from harness.record.evidence import read
-from harness.report.picture import Line, Mark, picture
+from harness.report.picture import Line, Mark, picture, shown
 
 #: More lanes than this are left out, those of the wait cycle and the divergence last.
 _MOST_LANES = 16
@@ -50,12 +50,12 @@ def lanes_of(path: Path, width: int = 100) -> str:
 
 def _letters(marks: Iterable[Mark]) -> dict[str, str]:
     """Each group's letter, by first use: A to Z, then A1, B1 and on."""
-    groups = dict.fromkeys(str(mark.op.group) for mark in marks)
+    groups = dict.fromkeys(shown(mark.op.group) for mark in marks)
     return {group: ascii_uppercase[at % 26] + (f"{at // 26}_" if at >= 26 else "") for at, group in enumerate(groups)}
 
 
 def _name(mark: Mark, letters: dict[str, str]) -> str:
-    key, letter = mark.key, letters[str(mark.op.group)]
+    key, letter = mark.key, letters[shown(mark.op.group)]
     if key.stream == "n":
         return f"new.{letter}"
     return f"{letter}{key.src}>{key.dst}.{key.number}" if key.stream == "p" else f"{letter}{key.number}"
@@ -68,16 +68,16 @@ def _table(rows: dict[tuple[int, str], list[str]], focus: int | None, matter: se
     longest = max(map(len, rows.values()))
     room = max(1, (width - head - 8) // (column + 1))
     start = max(0, longest - room) if focus is None else max(0, min(focus - room // 2, longest - room))
-    shown = sorted(sorted(rows, key=lambda lane: lane[0] not in matter)[:_MOST_LANES])
+    chosen = sorted(sorted(rows, key=lambda lane: lane[0] not in matter)[:_MOST_LANES])
     lines = []
-    for lane in shown:
+    for lane in chosen:
         tokens = rows[lane][start : start + room]
         before = f"+{start}" if start else ""
         after = f" +{len(rows[lane]) - start - room}" if len(rows[lane]) > start + room else ""
         drawn = " ".join(f"{token:<{column}}" for token in tokens).rstrip()
         lines.append(f"{heads[lane]:<{head}} {before:>5} {drawn}{after}")
-    if len(rows) > len(shown):
-        lines.append(f"and {len(rows) - len(shown)} more")
+    if len(rows) > len(chosen):
+        lines.append(f"and {len(rows) - len(chosen)} more")
     return lines
 
 

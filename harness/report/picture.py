@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.model.certificate import Certificate
 from harness.model.explain import first_divergence
-from harness.model.operation import InstanceKey, Operation, key_of, stream_of
+from harness.model.operation import Group, InstanceKey, Operation, key_of, stream_of
 from harness.model.order import TooManyAssignments, assignments, order_of
 from harness.record.lines import parse_operation
 
@@ -77,16 +77,17 @@ class Picture:
     def to_json(self) -> dict[str, Any]:
         """Compact, for a script: times in microseconds from the first issue."""
         start = min((mark.issued for mark in self.marks), default=0)
-        groups = list(dict.fromkeys(str(mark.op.group) for mark in self.marks))
+        groups = list(dict.fromkeys(mark.op.group for mark in self.marks))
+        at = {group: index for index, group in enumerate(groups)}
         return {
             "ranks": self.ranks,
-            "groups": groups,
+            "groups": [shown(group) for group in groups],
             "marks": [
                 [
                     mark.rank,
                     mark.seq,
                     mark.thread,
-                    groups.index(str(mark.op.group)),
+                    at[mark.op.group],
                     mark.name,
                     "" if mark.op.label in (mark.op.kind, "p2p") else mark.op.label,
                     (mark.issued - start) / 1000,
@@ -98,6 +99,14 @@ class Picture:
             "arrows": [[a.kind, *a.here, *a.there] for a in self.arrows],
             "parted": self.parted,
         }
+
+
+def shown(group: Group) -> str:
+    """The group's name and ranks, only some of very many."""
+    ranks = group.ranks
+    if len(ranks) <= 16:
+        return str(group)
+    return f"{group.name}{{{','.join(map(str, ranks[:4]))},..,{ranks[-1]}: {len(ranks)} ranks}}"
 
 
 def picture(lines: Iterable[Line]) -> Picture:

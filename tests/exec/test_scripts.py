@@ -92,6 +92,13 @@ def test_deepspeeds_launcher_starts_its_ranks_itself(tmp_path: Path) -> None:
     assert "completes, order consistent" in done.stdout
 
 
+def test_torchrun_starts_its_ranks_itself(tmp_path: Path) -> None:
+    done = execute(tmp_path, "--", "torchrun", "--nproc-per-node", "2", str(SCRIPTS / "two_groups.py"))
+    assert done.returncode == 1
+    assert "deadlock, order cyclic" in done.stdout
+    assert (tmp_path / "report.html").exists()
+
+
 def test_ranks_that_a_script_spawns_itself_join_as_they_initialize(tmp_path: Path) -> None:
     name = script(
         tmp_path,

@@ -54,6 +54,7 @@ function setUp(section) {
   form.innerHTML = groups.join("") +
     `<label>scale <select name="scale"><option value="order">order of events</option><option value="time">time</option></select></label>` +
     `<label>zoom <input type="range" name="zoom" min="-3" max="4" step="0.5" value="0"></label>` +
+    `<label>ranks <input type="search" name="ranks" size="8" placeholder="0, 4-7"></label>` +
     `<label>operations <input type="search" name="text" placeholder="name, label or line"></label>` +
     `<label>only what is stuck <input type="checkbox" name="stuck"></label><output></output>`;
   const view = Object.assign(document.createElement("div"), { className: "view" });
@@ -72,20 +73,28 @@ function setUp(section) {
 
 function escaped(text) { return text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`); }
 
+// The ranks that text such as "0, 4-7" names; all where it names none.
+function ranksOf(text) {
+  const parts = [...text.matchAll(/(\d+)(?:\s*-\s*(\d+))?/g)].map(([, from, to]) => [Number(from), Number(to ?? from)]);
+  return (rank) => !parts.length || parts.some(([from, to]) => from <= rank && rank <= to);
+}
+
 function draw(view, data, marks, form) {
   const want = new FormData(form);
+  const inRanks = ranksOf(want.get("ranks"));
   const groups = new Set(want.getAll("group").map(Number));
   const text = want.get("text").toLowerCase();
-  const shown = marks.filter((mark) => groups.has(mark.group)
+  const shown = marks.filter((mark) => groups.has(mark.group) && inRanks(mark.rank)
     && (!want.get("stuck") || mark.done === null || isParted(data, mark))
     && (!text || `${mark.name} ${mark.label} ${mark.where}`.toLowerCase().includes(text)));
   const place = scale(shown, want.get("scale"), Number(want.get("zoom")), view.clientWidth - NAMES - 24);
-  const lanes = stack(shown, data.ranks, place);
+  const lanes = stack(shown, data.ranks, place, inRanks);
   const right = place.end + 60;
   const names = make("svg", { class: "names", width: NAMES, height: lanes.height });
   const svg = make("svg", { width: right, height: lanes.height, role: "img", "aria-label": "operations of every rank" });
   svg.innerHTML = '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>';
   lanes.tops.forEach((top, rank) => {
+    if (!inRanks(rank)) return;
     make("rect", { class: "lane", x: 0, y: top, width: right, height: lanes.heights[rank] - 4 }, svg);
     make("rect", { class: "lane", x: 0, y: top, width: NAMES, height: lanes.heights[rank] - 4 }, names);
     make("text", { x: 8, y: top + 19 }, names, `rank ${rank}`);
@@ -113,7 +122,7 @@ function scale(shown, kind, zoom, width) {
 }
 
 // Rows within a lane, so that overlapping operations don't hide each other.
-function stack(shown, ranks, place) {
+function stack(shown, ranks, place, inRanks) {
   const rows = Array.from({ length: ranks }, () => []);
   for (const mark of shown) {
     const from = place.at(mark.issued), to = mark.done === null ? Infinity : place.at(mark.done);
@@ -122,7 +131,7 @@ function stack(shown, ranks, place) {
     rows[mark.rank][row] = Math.max(to, from + 6);
     mark.row = row;
   }
-  const heights = rows.map((used) => Math.max(1, used.length) * (BAR + GAP) + 2 * PAD);
+  const heights = rows.map((used, rank) => inRanks(rank) ? Math.max(1, used.length) * (BAR + GAP) + 2 * PAD : 0);
   const tops = heights.map((_, rank) => heights.slice(0, rank).reduce((a, b) => a + b, 0));
   return { tops, heights, height: heights.reduce((a, b) => a + b, 0) };
 }
@@ -145,7 +154,7 @@ function bar(svg, data, mark, place, lanes) {
 function connect(svg, [kind, rank, seq, otherRank, otherSeq], boxes, lanes, edge) {
   const spot = (r, s) => {
     const box = boxes.get(`${r}/${s}`);
-    return box ? [box.x + Math.min(box.width, 24), box.y + BAR / 2] : s === null ? [edge, lanes.tops[r] + lanes.heights[r] / 2] : null;
+    return box ? [box.x + Math.min(box.width, 24), box.y + BAR / 2] : s === null && lanes.heights[r] ? [edge, lanes.tops[r] + lanes.heights[r] / 2] : null;
   };
   const from = spot(rank, seq), to = spot(otherRank, otherSeq);
   if (!from || !to) return;

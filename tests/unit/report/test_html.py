@@ -13,9 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from harness.cli import main
+from harness.model.operation import Group
 from harness.report.html import html
 from harness.report.load import load_run
+from harness.report.picture import shown
 
 from .evidence import INVERSION, write
 from .some import AS_EXPECTED, SKIP, UNEXPECTED
@@ -54,6 +58,17 @@ def test_every_cell_has_a_page_with_its_verdict_and_replay(page: str) -> None:
         assert escaping.escape(result.reason.replace("\x1b", "")) in article.replace("\x1b", "")
     assert page.count('class="lanes"') == 2  # a skipped cell has no picture
     assert "at train.py:12" in page
+
+
+def test_the_command_takes_the_format_first(tmp_path: Path) -> None:
+    write(tmp_path / "run", INVERSION, "lane", AS_EXPECTED)
+    done = CliRunner().invoke(main, ["report", "html", str(tmp_path / "run"), "-o", str(tmp_path / "run.html")])
+    assert done.exit_code == 0, done.output
+    assert AS_EXPECTED.cell.id in (tmp_path / "run.html").read_text()
+
+
+def test_a_group_of_very_many_ranks_is_named_in_short() -> None:
+    assert shown(Group("world", tuple(range(1024)))) == "world{0,1,2,3,..,1023: 1024 ranks}"
 
 
 def test_evidence_that_is_wrong_spoils_its_own_page_only(tmp_path: Path) -> None:
@@ -108,7 +123,9 @@ setTimeout(() => {
   seen.dangling = [...lanes.querySelectorAll(".arrow")].filter((a) => a.getAttribute("d").includes("NaN")).length;
   set(form, "scale", "time"); seen.time = count(".mark");
   set(form, "stuck", true); seen.stuck = count(".mark");
-  set(form, "stuck", false); set(form, "text", "dense"); seen.dense = count(".mark");
+  set(form, "stuck", false); set(form, "ranks", "1"); seen.oneRank = count(".mark");
+  seen.lanes = lanes.querySelectorAll(".names text").length; set(form, "ranks", "0-1, 7"); seen.ranks = count(".mark");
+  set(form, "ranks", ""); set(form, "text", "dense"); seen.dense = count(".mark");
   set(form, "text", ""); form.querySelector("[name=group]").click(); seen.oneGroup = count(".mark");
   location.hash = "";
   setTimeout(() => {
@@ -138,6 +155,9 @@ def test_links_filters_and_pictures_work_in_a_browser(page: str, tmp_path: Path)
         "dangling": 0,
         "time": 6,
         "stuck": 4,
+        "oneRank": 3,
+        "lanes": 1,
+        "ranks": 6,
         "dense": 2,
         "oneGroup": 2,
         "back": 0,
