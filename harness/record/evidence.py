@@ -13,12 +13,11 @@ from types import TracebackType
 from typing import Any
 
 from harness.errors import InputError
+from harness.record import lines
 from harness.record.lines import Line
 
 #: The version of the lines' form; it changes when a reader of the old form would misread the new one.
 SCHEMA = 1
-
-_encode = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
 class Evidence:
@@ -41,7 +40,11 @@ class Evidence:
 
     def write(self, line: Line) -> None:
         """Append one line and flush it. Values that JSON doesn't know are written as their text."""
-        self._file.write((getattr(line, "text", None) or _encode(line)) + "\n")
+        self._file.write(lines.text(line) + "\n")
+
+    def write_text(self, rows: str) -> None:
+        """Append lines that are JSON text already, each with its end, and flush them."""
+        self._file.write(rows)
 
     def close(self) -> None:
         """Close the file; harmless if closed already."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from harness.backends.spec import BackendSpec
@@ -17,7 +17,8 @@ from harness.world.messages import Frame
 
 Line = dict[str, Any]
 
-_json = json.JSONEncoder(separators=(",", ":")).encode
+#: A line, or a part of one, as JSON text; what JSON doesn't know is written as its own text.
+text = json.JSONEncoder(separators=(",", ":"), default=str).encode
 
 
 def operation(op: Operation) -> Line:
@@ -51,43 +52,15 @@ def world(size: int, epoch: int, spec: BackendSpec, settle: bool) -> Line:
     return {"type": "world", "world": size, "epoch": epoch, "backend": spec._asdict(), "settle": settle}
 
 
-class Rendered(dict[str, Any]):
-    """A line that knows its JSON already: the same operations and stacks come again and again."""
-
-    __slots__ = ("text",)
-    text: str
-
-
-def text_of(record: tuple[Any, ...]) -> str:
-    """The part of an event's JSON that its operations and stack make up."""
-    if record[0] == "i":
-        return f'"ops":{_json([operation(op) for op in record[3]])},"where":{_json(record[4])}'
-    return f'"where":{_json(record[3])}'
-
-
-def event(rank: int, record: tuple[Any, ...], text: str = "") -> Line | None:
-    """The line of one event of `harness.world.messages.Events`, its numbers resolved; None for those without one.
-
-    ``text`` is `text_of` the record, if it is at hand.
-    """
+def event(rank: int, record: tuple[Any, ...]) -> Line | None:
+    """The line of one event of `harness.world.messages.Events`, its numbers resolved; None for those without one."""
     match record:
         case ("i", seq, thread, ops, where, ns):
-            line = _line("issue", rank, ns, thread=thread, seq=seq, ops=[operation(op) for op in ops], where=where)
-            if text:
-                line.text = f'{{"type":"issue","rank":{rank},"thread":{_json(thread)},"seq":{seq},{text},"ns":{ns}}}'
-            return line
+            return _line("issue", rank, ns, thread=thread, seq=seq, ops=[operation(op) for op in ops], where=where)
         case ("w", thread, seqs, where, others, ns):
-            line = _line("wait", rank, ns, thread=thread, seqs=seqs, where=where, others=others)
-            if text:
-                line.text = (
-                    f'{{"type":"wait","rank":{rank},"thread":{_json(thread)},"seqs":{_json(seqs)},{text},'
-                    f'"others":{_json(others)},"ns":{ns}}}'
-                )
-            return line
+            return _line("wait", rank, ns, thread=thread, seqs=seqs, where=where, others=others)
         case ("c", seq, ns):
-            line = _line("complete", rank, ns, seq=seq)
-            line.text = f'{{"type":"complete","rank":{rank},"seq":{seq},"ns":{ns}}}'
-            return line
+            return _line("complete", rank, ns, seq=seq)
         case ("b", thread, ns):
             return _line("thread_start", rank, ns, thread=thread)
         case ("e", thread, ns):
@@ -101,6 +74,53 @@ def event(rank: int, record: tuple[Any, ...], text: str = "") -> Line | None:
         case ("end", ok, ns):
             return _line("finish", rank, ns, ok=ok)
     return None
+
+
+class Texts:
+    """The same lines as JSON text, some times faster: names, operations and stacks come again and again.
+
+    For one task: operations and stacks are known by identity, and held, since a task's are few.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[Any, str] = {}
+        self._parts: dict[int, tuple[str, Any]] = {}
+
+    def event(self, rank: int, record: tuple[Any, ...]) -> str:
+        """The text of the event's line; empty for those without one."""
+        match record[0]:
+            case "c":
+                return f'{{"type":"complete","rank":{rank},"seq":{record[1]},"ns":{record[2]}}}'
+            case "i":
+                _, seq, thread, ops, where, ns = record
+                return (
+                    f'{{"type":"issue","rank":{rank},"thread":{self._name(thread)},"seq":{seq},'
+                    f'"ops":{self._part(ops, _operations)},"where":{self._part(where)},"ns":{ns}}}'
+                )
+            case "w":
+                _, thread, seqs, where, others, ns = record
+                return (
+                    f'{{"type":"wait","rank":{rank},"thread":{self._name(thread)},"seqs":{list(seqs)},'
+                    f'"where":{self._part(where)},"others":{self._name(others)},"ns":{ns}}}'
+                )
+        line = event(rank, record)
+        return "" if line is None else text(line)
+
+    def _name(self, value: Any) -> str:
+        found = self._names.get(value)
+        if found is None:
+            found = self._names[value] = text(value)
+        return found
+
+    def _part(self, value: Any, plain: Callable[[Any], Any] = list) -> str:
+        found = self._parts.get(id(value))
+        if found is None:
+            found = self._parts[id(value)] = text(plain(value)), value
+        return found[0]
+
+
+def _operations(ops: tuple[Operation, ...]) -> list[Line]:
+    return [operation(op) for op in ops]
 
 
 def record_of(line: Mapping[str, Any]) -> tuple[Any, ...] | None:
@@ -133,9 +153,7 @@ def frames(where: Any) -> tuple[Frame, ...]:
 
 def grant(rank: int, seqs: tuple[int, ...]) -> Line:
     """The supervisor let these operations of the rank go to the transport."""
-    line = Rendered(type="grant", rank=rank, seqs=seqs)
-    line.text = f'{{"type":"grant","rank":{rank},"seqs":{_json(seqs)}}}'
-    return line
+    return {"type": "grant", "rank": rank, "seqs": list(seqs)}
 
 
 def certificate(proof: Certificate | None, ns: int = 0) -> Line:
@@ -153,5 +171,5 @@ def end(seconds: float, timed_out: bool, **more: Any) -> Line:
     return {"type": "end", "seconds": round(seconds, 6), "timed_out": timed_out} | more
 
 
-def _line(kind: str, rank: int, ns: int, **values: Any) -> Rendered:
-    return Rendered(type=kind, rank=rank, **values, ns=ns)
+def _line(kind: str, rank: int, ns: int, **values: Any) -> Line:
+    return {"type": kind, "rank": rank, **values, "ns": ns}

@@ -43,6 +43,16 @@ class SafeSink:
     def __init__(self, sink: Callable[[dict[str, Any]], None] | None) -> None:
         self._sink = sink
         self.error = ""
+        #: Takes lines as text, several at once, where the receiver can (`harness.record.evidence.Evidence.write`).
+        self.write_text = self._write_text if hasattr(getattr(sink, "__self__", None), "write_text") else None
+
+    def _write_text(self, rows: str) -> None:
+        if self._sink is None:
+            return
+        try:
+            self._sink.__self__.write_text(rows)  # type: ignore[attr-defined]
+        except OSError as error:
+            self._sink, self.error = None, f"evidence is incomplete: {error}"
 
     def __call__(self, line: dict[str, Any]) -> None:
         if self._sink is None:

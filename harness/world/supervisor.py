@@ -61,7 +61,7 @@ class _Rank:
         self.stacks: dict[int, tuple[Frame, ...]] = {0: ()}
         self.parts: list[Part] = []
         self.held: deque[Record] = deque()
-        self.texts: dict[Any, str] = {}  # of operations and stacks, as they stand in evidence lines
+        self.calls: dict[tuple[int, ...], tuple[Operation, ...]] = {}
         self.ended = False
 
 
@@ -88,7 +88,8 @@ class Supervisor:
         self.progress = Progress(spec.model, world)
         self.mixed: list[Instance] = []  # complete ones whose parts carry different data
         self._sink, self._settle = sink, settle
-        self._lines: list[tuple[int, Record, str] | lines.Line] = [lines.world(world, epoch, spec, settle)]
+        self._lines: list[tuple[int, Record] | lines.Line] = [lines.world(world, epoch, spec, settle)]
+        self._texts = lines.Texts()
         self._ranks = [_Rank() for _ in range(world)]
         self._out: Outbox = []
         self._first_uses: set[tuple[int, str]] = set()
@@ -126,7 +127,12 @@ class Supervisor:
     def write(self) -> None:
         """Hand the evidence of what happened so far to the sink."""
         pending, self._lines = self._lines, []
-        if self._sink is None:
+        if self._sink is None or not pending:
+            return
+        write_text = getattr(self._sink, "write_text", None)
+        if write_text is not None:
+            rows = [lines.text(item) if isinstance(item, dict) else self._texts.event(*item) for item in pending]
+            write_text("".join([row + "\n" for row in rows if row]))
             return
         for item in pending:
             line = item if isinstance(item, dict) else lines.event(*item)
@@ -193,9 +199,9 @@ class Supervisor:
         if kind == "f":
             state.stacks[record[1]] = record[2]
             return
-        if self._sink is not None:
-            self._lines.append((rank, *self._with_text(state, record)))
         record = self._resolve(state, record)
+        if self._sink is not None:
+            self._lines.append((rank, record))
         if self.error is not None or kind in "nc":
             return
         self.restless = self.restless or self.certificate is not None
@@ -205,25 +211,15 @@ class Supervisor:
     @staticmethod
     def _resolve(state: _Rank, record: Record) -> Record:
         """The record with numbers replaced by the operations and stacks they stand for."""
-        kind = record[0]
-        if kind == "i" and isinstance(record[4], int):
-            return (*record[:3], tuple(state.ops[i] for i in record[3]), state.stacks[record[4]], record[5])
-        if kind in "wh" and isinstance(record[3], int):
-            return (*record[:3], state.stacks[record[3]], *record[4:])
+        match record:
+            case ("i", seq, thread, ops, int(where), ns):
+                calls = state.calls.get(ops)
+                if calls is None:
+                    calls = state.calls[ops] = tuple([state.ops[number] for number in ops])
+                return ("i", seq, thread, calls, state.stacks[where], ns)
+            case ("w" | "h", _, _, int(where), *rest):
+                return (*record[:3], state.stacks[where], *rest)
         return record
-
-    @classmethod
-    def _with_text(cls, state: _Rank, record: Record) -> tuple[Record, str]:
-        """The record with its numbers resolved, and the text of its operations and stack (the same ones come often)."""
-        kind = record[0]
-        key = record[3:5] if kind == "i" else record[3] if kind in "wh" else None
-        resolved = cls._resolve(state, record)
-        if key is None or resolved is record:
-            return resolved, ""
-        text = state.texts.get(key)
-        if text is None:
-            text = state.texts[key] = lines.text_of(resolved)
-        return resolved, text
 
     def _feed(self, rank: int, record: Record) -> bool:
         """Hand the event to the model. False if it must wait, since the model holds its thread to be blocked."""
@@ -260,8 +256,23 @@ class Supervisor:
         for other in record[4]:
             self.progress.expect_thread(rank, other)
         parts = self._ranks[rank].parts
-        if not self.progress.wait(rank, [parts[seq] for seq in record[2]], thread, record[3]):
+        awaited = [parts[seq] for seq in record[2]]
+        if not self.progress.wait(rank, awaited, thread, record[3]) and not all(map(self._under_way, awaited)):
             self.restless = True
+
+    def _under_way(self, part: Part) -> bool:
+        """Whether the part needs nothing but that ranks which run freely issue theirs: a thread that waits for such
+        parts is not stuck, and so takes nobody's hope away. Spares the search for a proof in the common case."""
+        instance = part.instance
+        if part.complete:
+            return True
+        if instance is None or instance.mismatched or instance.started < len(instance.parts):
+            return False
+        lanes, threads = self.progress.lanes, self.progress.threads
+        return all(
+            not lanes[rank].running and any(not t.ended and not t.blocked for t in threads[rank].values())
+            for rank in instance.absent
+        )
 
     def _on_b(self, rank: int, thread: str, record: Record) -> None:
         self.progress.expect_thread(rank, thread)
@@ -333,7 +344,8 @@ class Supervisor:
                 seqs.setdefault(part.rank, []).append(part.seq)
         for rank, granted in seqs.items():
             self._out.append((rank, Grant(self.epoch, tuple(granted))))
-            self._lines.append(lines.grant(rank, tuple(granted)))
+            if self._sink is not None:
+                self._lines.append(lines.grant(rank, tuple(granted)))
 
     def _let_sends_go(self, completed: list[Part]) -> None:
         if not self.progress.model.buffered:

@@ -15,6 +15,7 @@ from harness.record import lines
 from harness.record.evidence import Evidence, read
 from harness.record.verdict import verdict
 from harness.world.messages import Events, Finished, Frame, Issue, Wait
+from harness.world.running import SafeSink
 from harness.world.supervisor import Supervisor
 
 LANE = BackendSpec("lane", "gloo", "lane", True)
@@ -150,28 +151,29 @@ def test_lines_that_are_no_evidence_are_unknown() -> None:
     assert verdict([{"type": "world"}, {"type": "issue"}, {"type": "end"}]).verdict == "unknown"
 
 
-def test_file_round_trip_and_cached_text(tmp_path: Path) -> None:
-    """What is written from cached text reads as what encoding the line anew would give."""
+def test_file_and_lines_are_the_same(tmp_path: Path) -> None:
+    """Evidence is written as text made of known parts; it reads as the lines that any other sink gets."""
     path = tmp_path / "cell.jsonl"
     found: list[dict[str, Any]] = []
     with Evidence(path, {"scenario": "x"}, {"torch": "2"}, {}) as file:
+        supervisors = [Supervisor(2, 1, LANE, sink=sink) for sink in (found.append, SafeSink(file.write))]
+        for supervisor in supervisors:
+            speak(supervisor)
+            supervisor.write()
+    assert len(found) == 1 + 4 * 3 + 4 + 2
+    assert read(path)[1:] == json.loads(json.dumps(found))
 
-        def sink(line: dict[str, Any]) -> None:
-            found.append(json.loads(json.dumps(line)))
-            file.write(line)
 
-        supervisor = Supervisor(2, 1, LANE, sink=sink)
-        where = (Frame('fi"le.py', 3, "body"),)
+def speak(supervisor: Supervisor) -> None:
+    """Two ranks, two calls each, under names that JSON must quote."""
+    where = (Frame('fi"le.py', 3, "body"),)
+    for rank in range(2):
+        supervisor.handle(rank, Events(1, (("o", 0, gather(A, 'la"bel')), ("f", 1, where), ("n", "note", [1], 4))))
+    for seq in range(2):
         for rank in range(2):
-            supervisor.handle(rank, Events(1, (("o", 0, gather(A, 'la"bel')), ("f", 1, where))))
-        for seq in range(2):
-            for rank in range(2):
-                issue = ("i", seq, 'odd "name"', (0,), 1, 5)
-                wait = ("w", 'odd "name"', (seq,), 1, ("other",), 6)
-                supervisor.handle(rank, Events(1, (issue, wait, ("c", seq, 7))))
-        supervisor.write()
-    assert len(found) == 1 + 4 * 3 + 4
-    assert read(path)[1:] == found
+            issue = ("i", seq, 'odd "name"', (0,), 1, 5)
+            wait = ("w", 'odd "name"', (seq,), 1, ("other",), 6)
+            supervisor.handle(rank, Events(1, (issue, wait, ("c", seq, 7))))
 
 
 def test_last_line_may_break_off(tmp_path: Path) -> None:
