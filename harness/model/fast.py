@@ -25,7 +25,7 @@ except ImportError:  # the optional extra `fast`
 
 def compiled(function: F) -> F:
     """Compile a function over arrays, once per machine; or leave it as it is where numba is missing."""
-    return numba.njit(cache=True, nogil=True)(function) if AVAILABLE else function  # type: ignore[no-any-return]
+    return numba.njit(cache=True, nogil=True)(function) if AVAILABLE else function
 
 
 #: Events: ISSUE first, count; WAIT first, end (of operations); SYNC; TELL pair, rank; HEAR pair, rank.

@@ -58,6 +58,7 @@ class _Rank:
     program: Program
     rank: int
     groups: dict[Group, Any] = field(default_factory=dict)
+    meetings: dict[Group, Any] = field(default_factory=dict)
     issued: list[Issued] = field(default_factory=list)
     results: list[Result] = field(default_factory=list)
     errors: list[BaseException] = field(default_factory=list)
@@ -74,9 +75,21 @@ class _Rank:
         self.code = Code(tuple(labels), self.program.world)
 
     def create(self, group: Group) -> None:
-        """Make a group; collective over the world."""
+        """Make a group; collective over the world, and the host waits for all of it."""
         unsorted = {} if list(group.ranks) == sorted(group.ranks) else {"sort_ranks": False}
         self.groups[group] = dist.new_group(list(group.ranks), group_desc=group.name, **unsorted)
+        if not record.current().granting:
+            # A real engine's creation waits for nobody, nor does its destruction: they meet beside it.
+            with record.current().unrecorded():
+                dist.barrier()
+                self.meetings[group] = dist.new_group(list(group.ranks), **unsorted)
+
+    def destroy(self, op: Operation) -> None:
+        """Destroy a group; collective over it, and the host waits for all its members."""
+        dist.destroy_process_group(self._group(op))
+        if not record.current().granting:
+            with record.current().unrecorded():
+                dist.barrier(group=self.meetings[op.group])
 
     def thread(self, name: str, statements: Sequence[Statement]) -> None:
         """Execute one thread's statements; its first error is kept for the rank."""
@@ -100,7 +113,7 @@ class _Rank:
             case Call(ops, handle) if ops[0].kind == "new_group":
                 self.create(ops[0].group)
             case Call(ops, handle) if ops[0].kind == "destroy_group":
-                dist.destroy_process_group(self._group(ops[0]))
+                self.destroy(ops[0])
             case Call(ops, handle):
                 calls = self._issue(statement)
                 if handle is None:

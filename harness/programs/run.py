@@ -28,11 +28,15 @@ class Ran:
     errors: tuple[str, ...]
     lines: tuple[dict[str, Any], ...]
     seconds: float
+    real: bool
 
     @property
     def agrees(self) -> bool:
-        """Whether the model's set contains what happened."""
-        return self.seen <= self.allowed
+        """Whether the model's set contains what happened.
+
+        A real engine given calls that don't match may do anything: abort, hang, fail, or take one for the other.
+        """
+        return self.seen <= self.allowed or (self.real and "mismatch" in self.allowed)
 
 
 def run_program(
@@ -57,6 +61,7 @@ def run_program(
         errors=tuple(o.error.message for o in run.ranks if o.error is not None),
         lines=tuple(lines),
         seconds=run.seconds,
+        real=not world.spec.granting,
     )
 
 

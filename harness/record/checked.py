@@ -52,13 +52,13 @@ class Checked:
 
     @property
     def clean(self) -> bool:
-        """No hazard and no failure: the order is consistent, every model completes, and nothing contradicts the input."""
-        fine = all(under.outcomes == {"completes"} and under.met for under in self.models.values())
+        """No hazard and no failure: the order is consistent, every model completes, and the input says the same."""
+        fine = all(under.outcomes == frozenset({"completes"}) and under.met for under in self.models.values())
         return fine and self.order == "consistent" and self.expected_order in (None, "consistent")
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``--json`` prints."""
-        models = {}
+        models: dict[str, dict[str, Any]] = {}
         for name, under in self.models.items():
             models[name] = {
                 "outcomes": None if under.outcomes is None else sorted(under.outcomes),

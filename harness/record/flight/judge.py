@@ -99,7 +99,7 @@ class Frames:
 def _frames(value: Any) -> Where:
     if not isinstance(value, list | tuple):
         return ()
-    frames = []
+    frames: list[tuple[str, int, str]] = []
     for frame in value[:64]:
         if isinstance(frame, dict) and isinstance(frame.get("line"), int):
             file = str(frame.get("filename", ""))

@@ -57,10 +57,11 @@ class Scratch:
 
 
 @compiled
-def scan(data: Any, begin: int, tape: Any, pool: Any, stack: Any, marks: Any, memo: Any) -> tuple[int, int, int]:
+def scan(data: Any, begin: int, tape: Any, pool: Any, stack: Any, marks: Any, memo: Any) -> Any:
     """Read one pickle from ``data[begin:]``; returns its status, its value's node, and the number of nodes."""
     kind, a, b, cap, sid = tape
     at, size, nodes, depth, marked, used, stored = begin, len(data), 0, 0, 0, 0, 0
+    value: Any  # machine integers, which wrap
     limit = len(memo)
     for i in range(limit):
         memo[i] = -1
@@ -92,7 +93,7 @@ def scan(data: Any, begin: int, tape: Any, pool: Any, stack: Any, marks: Any, me
             width = 4 if code == 0x58 else 1 if code == 0x8C else 8
             if at + width > size:
                 return refused
-            length = np.int64(0)
+            length: Any = np.int64(0)
             for i in range(width):
                 length |= np.int64(data[at + i]) << np.int64(8 * i)
             at += width
@@ -101,7 +102,7 @@ def scan(data: Any, begin: int, tape: Any, pool: Any, stack: Any, marks: Any, me
             push, a[nodes], b[nodes] = TEXT, at, length
             at += length
         elif code == 0x71 or code == 0x72 or code == 0x94:  # BINPUT, LONG_BINPUT, MEMOIZE
-            index = stored
+            index: Any = stored
             if code == 0x71:
                 if at >= size:
                     return refused
@@ -183,7 +184,7 @@ def scan(data: Any, begin: int, tape: Any, pool: Any, stack: Any, marks: Any, me
                 first = floor
                 marked -= 1
             else:
-                first = depth - (np.int64(code) - 0x84)
+                first = depth - (int(code) - 0x84)
                 if first < floor:
                     return refused
             count = depth - first
@@ -218,7 +219,7 @@ def scan(data: Any, begin: int, tape: Any, pool: Any, stack: Any, marks: Any, me
 
 
 @compiled
-def intern(data: Any, node: int, tape: Any, texts: Any, table: Any) -> int:
+def intern(data: Any, node: int, tape: Any, texts: Any, table: Any) -> Any:
     """The number of a string among the file's different ones, in order of appearance; -1 if it is none or too many."""
     kind, a, b, _, sid = tape
     if kind[node] != TEXT:
@@ -265,7 +266,7 @@ def begin(data: Any, places: Any, nodes: int, tape: Any, texts: Any, table: Any)
 
 
 @compiled
-def find(data: Any, mapping: int, word: int, tape: Any, pool: Any, texts: Any, table: Any) -> int:
+def find(data: Any, mapping: int, word: int, tape: Any, pool: Any, texts: Any, table: Any) -> Any:
     """The node of a mapping's value; -1 if it has none."""
     _, a, b, _, _ = tape
     found = -1
@@ -276,17 +277,17 @@ def find(data: Any, mapping: int, word: int, tape: Any, pool: Any, texts: Any, t
 
 
 @compiled
-def elements(node: int, tape: Any, pool: Any) -> int:
+def elements(node: int, tape: Any, pool: Any) -> Any:
     """Elements of all tensors of a ``[[2, 4], ...]`` node; `ABSENT` if it is something else."""
     kind, a, b, _, _ = tape
     if kind[node] != LIST and kind[node] != TUPLE:
         return ABSENT
-    total = np.int64(0)
+    total: Any = np.int64(0)
     for i in range(b[node]):
         shape = pool[a[node] + i]
         if kind[shape] != LIST and kind[shape] != TUPLE:
             return ABSENT
-        product = np.int64(1)
+        product: Any = np.int64(1)
         for j in range(b[shape]):
             size = pool[a[shape] + j]
             if kind[size] != INTEGER or a[size] < 0:
