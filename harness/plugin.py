@@ -7,6 +7,8 @@ The suite comes from ``matrix.yaml`` in the rootdir (``--matrix``, ``--suite``),
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 import time
 from collections.abc import Generator
@@ -18,7 +20,7 @@ import pytest
 from harness import suites
 from harness.errors import UsageError
 from harness.matrix.cell import FIELDS
-from harness.matrix.machine import hardware, versions
+from harness.matrix.machine import COMMAND, hardware, versions
 from harness.matrix.plan import Matrix, Planned, load_matrix, select
 from harness.matrix.result import SKIPPED, CellResult
 from harness.matrix.shard import Shard, read_times, shard_of
@@ -66,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "harness_world(world=..., backend=..., expect=..., limit=...): ranks for the fixture harness_world; world and "
         "backend a value, or a list of them",
     )
+    os.environ.setdefault(COMMAND, shlex.join(["pytest", *map(str, config.invocation_params.args)]))
     worker = getattr(config, "workerinput", None)
     if worker is not None:
         folder = Path(worker["harness_folder"])
@@ -253,6 +256,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     ]
     if not results:
         return
+    from harness.report.agreement import agreement
     from harness.report.legend import legend
     from harness.report.terminal import reasons, summary, table
     from harness.report.write import write_html
@@ -265,7 +269,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     ascii_only = "utf" not in (getattr(writer._file, "encoding", None) or "utf-8").lower()
     terminalreporter.write_line(table(results, color=writer.hasmarkup, ascii_only=ascii_only, width=writer.fullwidth))
     terminalreporter.write_line("")
-    for line in (*legend(result.cell.backend for result in results), *reasons(results)):
+    for line in (*legend(result.cell.backend for result in results), *agreement(results), *reasons(results)):
         terminalreporter.write_line(line)
     terminalreporter.write_line(f"evidence: {_shown(config.stash[_FOLDER])}")
     try:

@@ -9,22 +9,29 @@ from pathlib import Path
 
 import click
 
+from harness.report.agreement import agreement
 from harness.report.html import html
 from harness.report.junit import junit
 from harness.report.lanes import lanes_of
 from harness.report.legend import legend
 from harness.report.load import Run, load_runs, newest_run
 from harness.report.markdown import markdown
+from harness.report.merge import labs, merge
 from harness.report.terminal import reasons, summary, table
 
 #: GitHub takes 1 MiB of a job's summary.
 _MOST_PICTURES = 30
 
 
+def _legend(run: Run) -> list[str]:
+    """What the backends are, and which models the real engines among them agree with."""
+    return [*legend(r.cell.backend for r in run.results), *agreement(run.results)]
+
+
 def _table(run: Run) -> str:
     results = run.results
     lines = [table(results, color=sys.stdout.isatty()), ""]
-    lines += [*legend(r.cell.backend for r in results), *reasons(results), summary(results)]
+    lines += [*_legend(run), *reasons(results), summary(results)]
     return "\n".join(lines) + "\n"
 
 
@@ -32,9 +39,7 @@ def _markdown(run: Run) -> str:
     record = run.records[-1]
     unexpected = [r for r in run.records if r.result.standing == "unexpected"][:_MOST_PICTURES]
     pictures = {r.result.cell: lanes_of(r.path) for r in unexpected}
-    return markdown(
-        run.results, record.versions, record.hardware, legend(r.cell.backend for r in run.results), pictures
-    )
+    return markdown(run.results, record.versions, record.hardware, _legend(run), pictures)
 
 
 def _lines(run: Run) -> str:
@@ -48,16 +53,18 @@ def _times(run: Run) -> str:
 _FORMS: dict[str, Callable[[Run], str]] = {
     "table": _table,
     "markdown": _markdown,
-    "html": lambda run: html(run, legend(r.cell.backend for r in run.results)),
+    "html": lambda run: html(run, _legend(run)),
     "junit": lambda run: junit(run.results),
     "jsonl": _lines,
     "times": _times,
 }
+#: Not of one run but of several, side by side.
+_MERGE = "merge"
 
 
 @click.command()
 @click.argument("folders", nargs=-1, metavar="[FOLDER]...", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(list(_FORMS)), default="table", show_default=True)
+@click.option("--format", "form", type=click.Choice([*_FORMS, _MERGE]), default="table", show_default=True)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file (default: standard output).")
 def command(folders: tuple[Path, ...], form: str, output: Path | None) -> None:
     """Show what came of a run, from the evidence in FOLDER (default: the newest run in .harness/).
@@ -68,16 +75,23 @@ def command(folders: tuple[Path, ...], form: str, output: Path | None) -> None:
     harness report                                  the table again
     harness report --format markdown                the table for a pull request, with versions and hardware
     harness report html .harness/RUN -o run.html    one file to look at: every cell, with its picture
+    harness report merge LAB LAB...                 several labs side by side: what each ran on, ran, and did not run
     harness report --format times -o t.json         seconds by cell, for pytest --shard I/N --times t.json
     """
-    if folders and str(folders[0]) in _FORMS and not folders[0].exists():
+    if folders and str(folders[0]) in (*_FORMS, _MERGE) and not folders[0].exists():
         form, folders = str(folders[0]), folders[1:]
+    if form == _MERGE:
+        _write(merge(labs(folders or (newest_run(Path.cwd()),))), output)
+        return
     run = load_runs(folders or (newest_run(Path.cwd()),))
     for path in run.unfinished:
         click.echo(f"{path}: breaks off before a result; left out", err=True)
     if not run.records:
         raise click.ClickException("no cell came to a result")
-    text = _FORMS[form](run)
+    _write(_FORMS[form](run), output)
+
+
+def _write(text: str, output: Path | None) -> None:
     if output:
         output.write_text(text, encoding="utf-8")
     else:

@@ -9,7 +9,7 @@ from harness.matrix.result import SKIPPED, CellResult
 from harness.report.grid import Grid, case
 from harness.report.terminal import reasons, summary
 
-_SIGNS = {"expected": "✅", "unexpected": "❌", "skipped": "⏭️", "unforeseen": "❌"}
+SIGNS = {"expected": "✅", "unexpected": "❌", "skipped": "⏭️", "unforeseen": "❌"}
 
 
 def markdown(
@@ -26,14 +26,14 @@ def markdown(
     lines = [f"**{summary(results)}**", ""]
     grid = Grid.of(results)
     header = ["scenario", "ranks, topology, arrival", *(f"{backend}<br>{variant}" for backend, variant in grid.columns)]
-    lines += [_row(header), _row(["---"] * len(header))]
-    for row in grid.rows:
-        cell = grid.first(row).cell
-        lines.append(_row([cell.scenario, case(cell), *(_shown(grid.at.get((row, c))) for c in grid.columns)]))
+    lines += [row(header), row(["---"] * len(header))]
+    for key in grid.rows:
+        cell = grid.first(key).cell
+        lines.append(row([cell.scenario, case(cell), *(_shown(grid.at.get((key, c))) for c in grid.columns)]))
     lines.append("")
     lines += [f"- {line}" for line in (*legend, *reasons(results))]
-    lines.append(f"- versions: {_pairs(versions)}")
-    lines.append(f"- hardware: {_pairs(hardware)}")
+    lines.append(f"- versions: {pairs(versions)}")
+    lines.append(f"- hardware: {pairs(hardware)}")
     unexpected = [r for r in results if r.standing == "unexpected"]
     if unexpected:
         lines += ["", "Unexpected:", ""]
@@ -48,7 +48,7 @@ def markdown(
 def _shown(result: CellResult | None) -> str:
     if result is None:
         return ""
-    sign = _SIGNS[result.standing]
+    sign = SIGNS[result.standing]
     return (
         f"{sign} {SKIPPED}"
         if result.verdict == SKIPPED
@@ -56,13 +56,16 @@ def _shown(result: CellResult | None) -> str:
     )
 
 
-def _pairs(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {_escaped(value)}" for name, value in values.items())
+def pairs(values: Mapping[str, object]) -> str:
+    """Names and values in a line."""
+    return ", ".join(f"{name} {escaped(value)}" for name, value in values.items())
 
 
-def _row(cells: Sequence[str]) -> str:
+def row(cells: Sequence[str]) -> str:
+    """A row of a table."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _escaped(value: object) -> str:
+def escaped(value: object) -> str:
+    """The value as text that breaks no table."""
     return str(value).replace("|", "\\|").replace("\n", " ")
