@@ -89,10 +89,10 @@ function draw(view, data, marks, form) {
     && (!text || `${mark.name} ${mark.label} ${mark.where}`.toLowerCase().includes(text)));
   const place = scale(shown, want.get("scale"), Number(want.get("zoom")), view.clientWidth - NAMES - 24);
   const lanes = stack(shown, data.ranks, place, inRanks);
-  const right = place.end + 60;
+  const right = place.end + 180;
   const names = make("svg", { class: "names", width: NAMES, height: lanes.height });
   const svg = make("svg", { width: right, height: lanes.height, role: "img", "aria-label": "operations of every rank" });
-  svg.innerHTML = '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>';
+  svg.innerHTML = '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="5" markerHeight="5" orient="auto"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>';
   lanes.tops.forEach((top, rank) => {
     if (!inRanks(rank)) return;
     make("rect", { class: "lane", x: 0, y: top, width: right, height: lanes.heights[rank] - 4 }, svg);
@@ -138,7 +138,7 @@ function stack(shown, ranks, place, inRanks) {
 
 function bar(svg, data, mark, place, lanes) {
   const x = place.at(mark.issued), y = lanes.tops[mark.rank] + PAD - 2 + mark.row * (BAR + GAP);
-  const end = mark.done === null ? place.end + 40 : place.at(mark.done);
+  const end = mark.done === null ? place.end + 160 : place.at(mark.done);
   const width = Math.max(5, end - x), colour = COLOURS[mark.group % COLOURS.length];
   const item = make("g", { class: "mark", "data-mark": `${mark.rank}/${mark.seq}` }, svg);
   const classes = [mark.done === null && "never", isParted(data, mark) && "parted"].filter(Boolean).join(" ");
