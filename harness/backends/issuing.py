@@ -196,10 +196,11 @@ class Issuer(dist.ProcessGroup):
         return [torch.device(self.process.device)]
 
     def name(self) -> str:
-        return self.process.spec.name
+        """Not the transport's own: C++ that finds ``gloo`` here would look for gloo's own group inside."""
+        return self.process.spec.torch_name
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
-        return self.process.spec.name
+        return self.process.spec.torch_name
 
     _get_backend_name = getBackendName
 
