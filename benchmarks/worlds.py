@@ -1,0 +1,112 @@
+"""Starting worlds and running tests on them, beside DeepSpeed's and torch's own test launchers, in one run.
+
+The body is the same everywhere: a small all-gather. The peers that spawn ranks for each test are compared with a
+fresh world for each test; the one that keeps its ranks with a kept world, its first test (which spawns) left out.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import _peers
+from benchmarks._peers.body import gather
+from harness.world.world import World
+
+#: Ranks, and the seconds in which so many are to stand ready.
+START_BARS = {2: 0.15, 4: 0.25, 8: 0.5}
+STARTS, TESTS, KEPT = 9, 2, 20
+#: A fresh world is so many times faster than spawned ranks at 4 ranks, a kept one so many than kept ones at 4 and 8.
+SPAWN_BAR, KEPT_BAR = 20.0, 5.0
+
+
+def ready() -> float:
+    """In a rank: make DeepSpeed ready for use, and gather; returns the rank's own mebibytes."""
+    import deepspeed
+
+    deepspeed.init_distributed("gloo", verbose=False, auto_mpi_discovery=False)
+    return gather()
+
+
+def run() -> list[dict[str, Any]]:
+    """Rows for each number of ranks: start, a test on a fresh world, a test on a kept one, memory."""
+    rows = []
+    for ranks, bar in START_BARS.items():
+        starts, tests, memory = _fresh(ranks)
+        start = statistics.median(starts)
+        rows.append(_row(f"start, {ranks} ranks, DeepSpeed-ready", start, "s", None, f"<= {bar} s", start <= bar))
+        fresh = statistics.median(tests)
+        kept = 60 / statistics.median(_kept(ranks))
+        for peer in ("distributed_test", "multi_process"):
+            found = _measured(peer, ranks, TESTS)
+            value = statistics.median(found.seconds) if found else None
+            wanted = SPAWN_BAR if ranks == 4 else None
+            rows.append(
+                _compared(f"test on a fresh world, {ranks} ranks, / {peer}", fresh, "s", value, wanted, _inverse)
+            )
+        found = _measured("continuous", ranks, KEPT)
+        rate = 60 / statistics.median(found.seconds[1:]) if found else None
+        wanted = KEPT_BAR if ranks in (4, 8) else None
+        rows.append(_compared(f"tests a minute, {ranks} ranks, / continuous", kept, "tests/min", rate, wanted, _plain))
+        own = found.mebibytes if found else None
+        rows.append(_compared(f"memory of a rank, {ranks} ranks, / continuous", memory, "MiB", own, 1.0, _inverse))
+    return rows
+
+
+def _fresh(ranks: int) -> tuple[list[float], list[float], float]:
+    """Seconds to stand ready, seconds of a whole test with its world's end, and a rank's own mebibytes."""
+    World(ranks, "lane").close()  # the server's start is not a world's
+    starts, tests, memory = [], [], []
+    for _ in range(STARTS):
+        began = time.perf_counter()
+        with World(ranks, "lane") as world:
+            memory += world.run(ready).values
+            starts.append(time.perf_counter() - began)
+        tests.append(time.perf_counter() - began)
+    return starts, tests, statistics.median(memory)
+
+
+def _kept(ranks: int) -> list[float]:
+    """Seconds of each test on a world that stays."""
+    seconds = []
+    with World(ranks, "lane") as world:
+        world.run(gather).check()
+        for _ in range(KEPT):
+            began = time.perf_counter()
+            world.run(gather).check()
+            seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def _measured(peer: str, ranks: int, tests: int) -> _peers.Measured | None:
+    reason = _peers.why_not(peer)
+    if reason is not None:
+        print(f"{peer} is not measured: {reason}", file=sys.stderr)
+        return None
+    return _peers.measure(peer, ranks, tests)
+
+
+def _plain(value: float, peer: float) -> float:
+    return value / peer
+
+
+def _inverse(value: float, peer: float) -> float:
+    return peer / value
+
+
+def _compared(
+    name: str, value: float, unit: str, peer: float | None, bar: float | None, ratio: Callable[[float, float], float]
+) -> dict[str, Any]:
+    """A row whose ratio says how many times better than the peer; without the peer its bar cannot hold."""
+    found = None if peer is None else ratio(value, peer)
+    holds = bar is None or (found is not None and found >= bar)
+    return _row(name, value, unit, peer, "-" if bar is None else f">= {bar:g} times better", holds, found)
+
+
+def _row(
+    name: str, value: float, unit: str, peer: float | None, bar: str, holds: bool, ratio: float | None = None
+) -> dict[str, Any]:
+    return {"name": name, "value": value, "unit": unit, "peer": peer, "ratio": ratio, "bar": bar, "holds": holds}
