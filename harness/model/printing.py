@@ -1,48 +1,31 @@
-"""Programs as YAML text: what `Program.dump` writes, `Program.parse` reads back to an equal program."""
+"""Statements as YAML text: what is written here, `harness.model.reading` reads back to equal statements."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import yaml
 
 from harness.model.operation import Operation
-from harness.model.program import Call, Compute, DeviceSync, Hear, Program, Statement, Tell, Wait
+from harness.model.statement import Call, Compute, DeviceSync, Hear, Statement, Tell, Wait
 
 
-def dump(program: Program) -> str:
-    """The whole file."""
-    lines = ["program: 1"]
-    lines += [f"{key}: {_quoted(text)}" for key in ("name", "source", "about") if (text := getattr(program, key))]
-    lines.append(f"world: {program.world}")
-    lines.append("groups:" if program.groups else "groups: {}")
-    lines += [f"  {_quoted(group.name)}: [{', '.join(map(str, group.ranks))}]" for group in program.groups]
-    lines.append("ranks:" if program.ranks else "ranks: {}")
-    for rank, threads in program.ranks.items():
-        lines += _rank(rank, dict(threads))
-    if program.expect:
-        lines.append("expect:")
-        lines += [f"  {model}: [{', '.join(outcomes)}]" for model, outcomes in program.expect.items()]
-    if program.order:
-        lines.append(f"order: {program.order}")
-    return "\n".join(lines) + "\n"
-
-
-def _rank(rank: int, threads: dict[str, tuple[Statement, ...]]) -> Iterator[str]:
+def rank(number: int, threads: Mapping[str, tuple[Statement, ...]]) -> Iterator[str]:
+    """The lines of one rank; a rank with one thread is written without its name."""
     if set(threads) == {"main"}:
-        yield f"  {rank}:" if threads["main"] else f"  {rank}: []"
+        yield f"  {number}:" if threads["main"] else f"  {number}: []"
         yield from (f"    - {_item(s)}" for s in threads["main"])
         return
-    yield f"  {rank}:"
+    yield f"  {number}:"
     for thread, statements in threads.items():
-        yield f"    {_quoted(thread)}:" if statements else f"    {_quoted(thread)}: []"
+        yield f"    {scalar(thread)}:" if statements else f"    {scalar(thread)}: []"
         yield from (f"      - {_item(s)}" for s in statements)
 
 
 def _item(item: Statement) -> str:
     """A statement as an item of a YAML list."""
     if not (isinstance(item, Call) and item.batch):
-        return _quoted(statement(item))
+        return scalar(statement(item))
     calls = ", ".join(_flow(_call(op, value)) for op, value in zip(item.ops, item.values, strict=True))
     return f"batch: [{calls}]" if item.handle is None else f"{{batch: [{calls}], as: {_flow(item.handle)}}}"
 
@@ -90,7 +73,7 @@ def _keys(op: Operation, value: float | None) -> Iterable[str]:
         yield f"value={value!r}" if value != int(value) else f"value={int(value)}"
 
 
-def _quoted(text: str) -> str:
+def scalar(text: str) -> str:
     """The text as a YAML scalar, quoted only where it has to be."""
     return str(yaml.safe_dump(text, width=10**9, allow_unicode=True).splitlines()[0])
 

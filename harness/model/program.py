@@ -8,72 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ProgramError, UsageError
+from harness.model import printing
 from harness.model.operation import Group, Operation
 from harness.model.progress import Model
+from harness.model.reading import ThreadReader
+from harness.model.statement import Call, Compute, DeviceSync, Hear, Statement, Tell, Wait
 from harness.model.yamlnodes import Node, entries, read, scalar, sequence
 
 OUTCOMES = ("completes", "deadlock", "missing", "mismatch", "silent_mix")
 ORDERS = ("consistent", "cyclic")
+__all__ = ["Call", "Compute", "DeviceSync", "Hear", "Program", "Statement", "Tell", "Wait"]
 _KEYS = ("program", "name", "source", "about", "world", "groups", "ranks", "expect", "order")
-#: Limits of one file: far above any reproduction, far below what would eat a machine.
+#: The largest world: far above any reproduction, far below what would eat a machine.
 MAX_WORLD = 65536
-MAX_STATEMENTS = 10_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Issue ``ops`` (several: a point-to-point batch); with no ``handle`` the host also waits for them.
-
-    ``values`` are what each call fills its input with, None where the file leaves it open.
-    """
-
-    ops: tuple[Operation, ...]
-    handle: str | None = None
-    values: tuple[float | None, ...] = (None,)
-    batch: bool = False
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """The host waits for the latest call of its thread that is named ``handle``."""
-
-    handle: str
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceSync:
-    """The host waits for everything its rank has issued so far."""
-
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """A host message to ``rank``; never blocks."""
-
-    rank: int
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Hear:
-    """The host waits for the matching `Tell` of ``rank``."""
-
-    rank: int
-    line: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Compute:
-    """The host is busy for ``ms`` milliseconds."""
-
-    ms: float
-    line: int = 0
-
-
-Statement = Call | Wait | DeviceSync | Tell | Hear | Compute
 
 
 @dataclass(frozen=True)
@@ -123,9 +70,21 @@ class Program:
 
     def dump(self) -> str:
         """The program as YAML text that `parse` reads back to an equal program."""
-        from harness.model.printing import dump
-
-        return dump(self)
+        lines = ["program: 1"]
+        texts = {"name": self.name, "source": self.source, "about": self.about}
+        lines += [f"{key}: {printing.scalar(text)}" for key, text in texts.items() if text]
+        lines.append(f"world: {self.world}")
+        lines.append("groups:" if self.groups else "groups: {}")
+        lines += [f"  {printing.scalar(g.name)}: [{', '.join(map(str, g.ranks))}]" for g in self.groups]
+        lines.append("ranks:" if self.ranks else "ranks: {}")
+        for rank, threads in self.ranks.items():
+            lines += printing.rank(rank, threads)
+        if self.expect:
+            lines.append("expect:")
+            lines += [f"  {model}: [{', '.join(outcomes)}]" for model, outcomes in self.expect.items()]
+        if self.order:
+            lines.append(f"order: {self.order}")
+        return "\n".join(lines) + "\n"
 
 
 class _Reader:
@@ -190,8 +149,6 @@ class _Reader:
         return int(text)
 
     def _ranks(self, node: Node) -> dict[int, dict[str, tuple[Statement, ...]]]:
-        from harness.model.statements import ThreadReader
-
         ranks: dict[int, dict[str, tuple[Statement, ...]]] = {}
         for key, line, value in entries(node, self.path, "ranks", "a mapping of ranks to statements"):
             if value.kind == "mapping":

@@ -284,11 +284,13 @@ def _instead(progress: Progress, rank: int) -> str:
     alive = [thread for thread in threads if not thread.ended]
     if not alive:
         return "ended"
-    prefix = len(threads) > 1
-    return "; ".join(
-        (f"thread {thread.name}: " if prefix else "") + (f"waiting for {_standing(thread)}" if thread.blocked else "still running")
-        for thread in alive
-    )
+    if len(threads) == 1:
+        return _state(alive[0])
+    return "; ".join(f"thread {thread.name}: {_state(thread)}" for thread in alive)
+
+
+def _state(thread: Thread) -> str:
+    return f"waiting for {_standing(thread)}" if thread.blocked else "still running"
 
 
 def _clash(instance: Instance) -> Clash:

@@ -9,9 +9,11 @@ from typing import Protocol
 
 from harness.errors import ProgramError
 from harness.model.operation import POINT_TO_POINT, ROOTED, SYMMETRIC, Group, Operation
-from harness.model.program import MAX_STATEMENTS, Call, Compute, DeviceSync, Hear, Statement, Tell, Wait
+from harness.model.statement import Call, Compute, DeviceSync, Hear, Statement, Tell, Wait
 from harness.model.yamlnodes import Node, entries, scalar, sequence
 
+#: Far above any reproduction, far below what would eat a machine.
+MAX_STATEMENTS = 10_000_000
 _FLOATS = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "complex64", "complex128")
 _INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64", "bool")
 _DTYPES = _FLOATS + _INTEGERS
