@@ -22,6 +22,7 @@ COMMANDS = {
     "timeline": "Write a cell's evidence as a trace for Perfetto or chrome://tracing.",
     "history": "Show each cell over many runs: flakes, time drift.",
     "diff": "Compare two runs.",
+    "compare": "Run a scenario with two checkouts or releases of DeepSpeed, side by side.",
     "doctor": "Say what is installed, which backends can run here, and what is in the way.",
 }
 

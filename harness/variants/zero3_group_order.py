@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from harness.errors import VariantError
@@ -124,6 +126,20 @@ def _find() -> tuple[Any, Callable[..., Any]]:
             "there. Up to 0.19.2 all parameters have one partition group, so there is no order of groups to fix"
         )
     return module, original
+
+
+def lacks(params: object = None) -> str | None:
+    """Why the release that is installed has no order of groups at all, or None. Reads its source, imports nothing."""
+    found = importlib.util.find_spec("deepspeed")
+    if found is None or found.origin is None:
+        return None  # that DeepSpeed is missing is said elsewhere
+    source = Path(found.origin).parent.joinpath(*MODULE.split(".")[1:]).with_suffix(".py")
+    if not source.is_file() or GROUP_ATTRIBUTE not in source.read_text(encoding="utf-8"):
+        return (
+            f"this DeepSpeed partitions all parameters over one group: {GROUP_ATTRIBUTE} isn't in {MODULE}; "
+            "it came with 0.19.3"
+        )
+    return None
 
 
 def _release() -> str:

@@ -2,6 +2,7 @@
 
 from harness.model.topology import TOPOLOGIES
 from harness.scenario import Scenario
+from harness.variants.zero3_group_order import lacks
 
 from .body import body
 
@@ -16,4 +17,5 @@ scenario = Scenario(
     requires=("deepspeed",),
     preload=("deepspeed", "deepspeed.comm.torch", "deepspeed.runtime.zero.partition_parameters"),
     defaults={"dtypes": "float32+bfloat16+float16", "rounds": 2},
+    lacks=lacks,
 )
