@@ -31,6 +31,7 @@ from harness.world.channel import Channel
 from harness.world.external import External
 from harness.world.forkserver import ForkServer
 from harness.world.key import Address
+from harness.world.launch import accelerator
 from harness.world.leftovers import sweep
 from harness.world.place import LAUNCHERS, Place
 from harness.world.spec import RankSpec, ServerSpec
@@ -69,7 +70,7 @@ def connect(
 class _Rank:
     """The rank that runs now. ``pipes`` are its streams that are still open, by name."""
 
-    spec: RankSpec
+    server: ForkServer
     pid: int
     pipes: dict[str, int]
 
@@ -80,7 +81,7 @@ class Agent:
     def __init__(self, place: Place, address: Address, key: bytes, gone: Callable[[], bool] = lambda: False) -> None:
         self._place, self._address, self._key = place, address, key
         self._supervisor = Channel(connect(address, key, m.Hello(place, socket.gethostname()), gone=gone))
-        self._server = ForkServer.shared(ServerSpec(env=_network(address)))
+        self._servers: dict[str, ForkServer] = {}
         self._stores: dict[str, socket.socket] = {}
         self._ranks: dict[int, _Rank] = {}
         self._folders: dict[str, tuple[str, list[int]]] = {}
@@ -97,14 +98,16 @@ class Agent:
                     self._obey(message)
                 if self._supervisor.closed:
                     return 1
-                self._server.receive()
+                for server in self._servers.values():
+                    server.receive()
                 self._relay()
                 if self._sync and not self._supervisor.backlog:
                     self._sync = False
                     self._supervisor.send(m.Synced())
                 self._report_ends()
         finally:
-            self._server.close()
+            for server in self._servers.values():
+                server.close()
             for tag in list(self._folders):
                 self._forget(tag)
 
@@ -113,8 +116,9 @@ class Agent:
         with selectors.DefaultSelector() as selector:
             backlog = self._supervisor.backlog
             selector.register(self._supervisor, selectors.EVENT_READ | (selectors.EVENT_WRITE if backlog else 0))
-            if not self._server.dead:
-                selector.register(self._server, selectors.EVENT_READ)
+            for server in self._servers.values():
+                if not server.dead:
+                    selector.register(server, selectors.EVENT_READ)
             for rank in self._ranks.values() if not backlog else ():
                 for fd in rank.pipes.values():
                     selector.register(fd, selectors.EVENT_READ)
@@ -136,21 +140,22 @@ class Agent:
                 except (WorldError, OSError) as error:
                     send(m.Launched(spec.tag, 0, str(error)))
             case m.End(pid):
-                self._server.kill([pid])
+                if pid in self._ranks:
+                    self._ranks[pid].server.kill([pid])
             case m.Ask(pid):
-                send(m.Asked(self._server.ask_stack(pid)))
+                send(m.Asked(self._ranks[pid].server.ask_stack(pid) if pid in self._ranks else "dead"))
             case m.Look(pid, limit, native):
-                send(m.Looked(self._server.native_stacks([pid], limit, native).get(pid, "")))
+                found = self._ranks[pid].server.native_stacks([pid], limit, native) if pid in self._ranks else {}
+                send(m.Looked(found.get(pid, "")))
             case m.Sync():
                 self._sync = True
             case m.Forget(tag):
                 self._forget(tag)
 
     def _launch(self, spec: RankSpec, preload: tuple[str, ...]) -> int:
-        if self._server.dead:
-            self._server = ForkServer.shared(ServerSpec(env=_network(self._address)))
-        self._server.wait_ready()
-        self._server.preload(preload)
+        server = self._server(spec.backend)
+        server.wait_ready()
+        server.preload(preload)
         folder = tempfile.mkdtemp(prefix=f"{spec.tag}-{spec.rank}-")
         self._folders[spec.tag] = folder, []
         spec = replace(spec, folder=folder, local_rank=self._place.local_rank, local_size=self._place.local_size)
@@ -158,17 +163,25 @@ class Agent:
         store = self._stores.pop(spec.tag, None)
         with connect(self._address, self._key, m.Channel(spec.tag, spec.rank), 10.0) as channel:
             fds = [channel.fileno(), *(write for _, write in pipes)]
-            self._server.fork(spec, fds if store is None else [*fds, store.fileno()])
+            server.fork(spec, fds if store is None else [*fds, store.fileno()])
         for _, write in pipes:
             os.close(write)
         if store is not None:
             store.close()
-        pid = self._server.pid_of(spec)
+        pid = server.pid_of(spec)
         for read, _ in pipes:
             os.set_blocking(read, False)
-        self._ranks[pid] = _Rank(spec, pid, dict(zip(_STREAMS, (read for read, _ in pipes), strict=True)))
+        self._ranks[pid] = _Rank(server, pid, dict(zip(_STREAMS, (read for read, _ in pipes), strict=True)))
         self._folders[spec.tag][1].append(pid)
         return pid
+
+    def _server(self, backend: str) -> ForkServer:
+        """The fork server for ranks of the backend: those of an accelerator have one of their own."""
+        env = _network(self._address) + accelerator(backend)
+        name = str(accelerator(backend))
+        if name not in self._servers or self._servers[name].dead:
+            self._servers[name] = ForkServer.shared(ServerSpec(env=env))
+        return self._servers[name]
 
     def _forget(self, tag: str) -> None:
         folder, pids = self._folders.pop(tag, ("", []))
@@ -194,7 +207,7 @@ class Agent:
     def _report_ends(self) -> None:
         """Tell of ranks that ended, once their last output is on its way."""
         for pid, rank in list(self._ranks.items()):
-            how = self._server.ended.get(pid) or ("lost: its fork server is gone" if self._server.dead else None)
+            how = rank.server.ended.get(pid) or ("lost: its fork server is gone" if rank.server.dead else None)
             if how is None or self._supervisor.backlog:
                 continue
             self._relay()

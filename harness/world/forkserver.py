@@ -107,8 +107,9 @@ class ForkServer:
             self._wait(deadline - time.monotonic())
             if time.monotonic() > deadline:
                 raise WorldError(f"the fork server took longer than {limit:.0f} s to import")
-        if self.ready.error:
-            raise WorldError(f"a module that was to be preloaded failed to import:\n{self.ready.error}")
+        error, self.ready = self.ready.error, self.ready._replace(error="")
+        if error:
+            raise WorldError(f"a module that was to be preloaded failed to import:\n{error}")
 
     def _exit_code(self) -> str:
         if self._process is None:

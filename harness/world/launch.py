@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from harness import backends
 from harness.world.channel import Channel
 from harness.world.forkserver import ForkServer
 from harness.world.leftovers import sweep
@@ -54,7 +55,7 @@ class Local:
 
     def start(self, size: int, backend: str) -> Ranks:
         """See :class:`Launcher`."""
-        servers = [self._server(rank) for rank in range(size)]
+        servers = [self._server(backend, rank) for rank in range(size)]
         for server in dict.fromkeys(servers):
             server.wait_ready()
             server.preload(self.preload)
@@ -78,11 +79,17 @@ class Local:
             raise
         return Ranks(members, folder, tag)
 
-    def _server(self, rank: int) -> ForkServer:
-        if not self.hash_seeds:
-            return ForkServer.shared()
-        seed = self.hash_seeds[rank % len(self.hash_seeds)]
-        return ForkServer.shared(ServerSpec(env=(("PYTHONHASHSEED", str(seed)),)))
+    def _server(self, backend: str, rank: int) -> ForkServer:
+        env = accelerator(backend)
+        if self.hash_seeds:
+            env += (("PYTHONHASHSEED", str(self.hash_seeds[rank % len(self.hash_seeds)])),)
+        return ForkServer.shared(ServerSpec(env=env))
+
+
+def accelerator(backend: str) -> tuple[tuple[str, str], ...]:
+    """What tells DeepSpeed of a rank's device, if the backend drives one; else it is a CPU."""
+    device = getattr(backends.get(backend), "device", None)
+    return () if device is None else (("DS_ACCELERATOR", device),)
 
 
 def _ask(server: ForkServer, spec: RankSpec, store: socket.socket) -> Member:
