@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch.distributed as dist
@@ -21,12 +22,11 @@ from harness.programs.values import Code, mixture
 Result = tuple[int, str, dict[str, int] | list[float]]
 
 
-def body(text: str) -> list[Result]:
+def body(program: Program) -> list[Result]:
     """Run the program in this rank, over the default process group; returns what every completed call gave.
 
     Groups of the file's head are made first, by every rank, unrecorded: they exist before the program starts.
     """
-    program = Program.parse(text)
     rank = dist.get_rank()
     recorder = record.current()
     run = _Rank(program, rank)
@@ -51,6 +51,12 @@ def body(text: str) -> list[Result]:
     if run.errors:
         raise run.errors[0]
     return run.results
+
+
+@cache
+def _place(path: str, line: int, name: str) -> Any:
+    """Code that calls ``execute`` from a line of the program file, so that stacks show the program, not its reader."""
+    return compile("\n" * (line - 1) + "execute()", path, "exec").replace(co_name=name)
 
 
 @dataclass
@@ -94,9 +100,11 @@ class _Rank:
     def thread(self, name: str, statements: Sequence[Statement]) -> None:
         """Execute one thread's statements; its first error is kept for the rank."""
         handles: dict[str, list[tuple[Issued, float | None]]] = {}
+        path = self.program.path or self.program.name
         try:
             for statement in statements:
-                self._execute(statement, handles)
+                place = _place(path, max(statement.line, 1), f"rank {self.rank}, {name}")
+                exec(place, {"execute": lambda s=statement: self._execute(s, handles)})
         except BaseException as error:  # noqa: BLE001 - it is the rank's, and raised there
             self.errors.append(error)
         finally:

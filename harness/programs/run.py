@@ -48,7 +48,7 @@ def run_program(
 ) -> Ran:
     """Run the program on a world of its size. Judged only once nothing can move, as outcomes are defined."""
     lines: list[dict[str, Any]] = []
-    run = world.run(body, program.dump(), limit=limit, sink=lines.append, settle=True, progress=progress)
+    run = world.run(body, program, limit=limit, sink=lines.append, settle=True, progress=progress)
     found = verdict(lines)
     seen = {found.verdict} | ({"silent_mix"} if found.mixed else set())
     if found.verdict == "silent_mix":

@@ -33,7 +33,7 @@ _SKIPPED = tuple(
         ("runpy.py",),
     )
 )
-_OWN = tuple(os.path.join(_HARNESS, room) + os.sep for room in ("backends", "record", "world"))
+_OWN = tuple(os.path.join(_HARNESS, room) + os.sep for room in ("backends", "programs", "record", "world"))
 
 #: Whether frames of a code object are kept, by its id; the object is held, so that no other one gets its id.
 _kept: dict[int, tuple[bool, CodeType]] = {}

@@ -45,6 +45,10 @@ class Matched:
         """Which instance this is."""
         return self._keys.key(instance)
 
+    def group(self, number: int) -> Group:
+        """The group of this number in the arrays."""
+        return self._keys.groups[number]
+
     def kind(self, instance: int) -> str:
         """What its parts call, such as ``all_reduce`` or ``send/recv``."""
         ops = self.part_op[self.part_ptr[instance] : self.part_ptr[instance + 1]]
@@ -199,7 +203,7 @@ class _Matcher:
         need = np.where(collective, have[keys.group], 2) if len(keys.group) else np.zeros(0, np.int64)
         short = np.flatnonzero(np.diff(part_ptr) < need)
         extra: dict[int, list[int]] = {}
-        history = _History(self.lists, self.ranks)
+        history = _History(self.lists)
         for i in short.tolist():
             parts = part_op[part_ptr[i] : part_ptr[i + 1]]
             here = set(self.op_rank[parts].tolist())
@@ -210,16 +214,16 @@ class _Matcher:
                 place = self.place.get(rank)
                 if place is None or place in here:
                     continue
-                lost = history.lost(place, group, number) if collective[i] else self._p2p_lost(place, keys, i, history)
+                lost = history.lost(place, group, number) if collective[i] else self._p2p_lost(place, number)
                 if not lost:
                     never.append(place)
             if never:
                 extra[i] = never
         return _with_extra(part_ptr, part_op, self.op_rank, extra)
 
-    def _p2p_lost(self, place: int, keys: _Keys, i: int, history: _History) -> bool:
+    def _p2p_lost(self, place: int, number: int) -> bool:
         """A lossy pair counts back from its last completed call: what is numbered below 0 had completed."""
-        return self.lists[place].lost and int(keys.number[i]) < 0
+        return self.lists[place].lost and number < 0
 
     def _say_absent(self) -> None:
         named = {rank for group in self.groups for rank in group.ranks}
@@ -290,9 +294,12 @@ class _Matcher:
 class _History:
     """What each rank's ring still knows of each group: the first sequence number it holds."""
 
-    def __init__(self, lists: list[Issued], ranks: tuple[int, ...]) -> None:
+    def __init__(self, lists: list[Issued]) -> None:
         self.lists = lists
         self._first: dict[int, dict[int, int]] = {}
+        self._pg_of: dict[int, int] = {}  # as a rule the recorders of all ranks number a group alike
+        for one in reversed(lists):
+            self._pg_of |= one.pg_of
 
     def lost(self, place: int, group: int, number: int) -> bool:
         """Whether the rank's part was recorded once and has been dropped since."""
@@ -306,7 +313,7 @@ class _History:
         first = self._first[place].get(group)
         if first is not None:
             return number < first
-        last = one.last_enqueued.get(group)
+        last = one.last_enqueued.get(self._pg_of.get(group, -1))
         return last is None or number <= last
 
 

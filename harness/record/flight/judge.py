@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from harness.model.certificate import Absent, Blocked, Certificate, Clash, Step, Where
-from harness.model.fast import ENDED, State, run, settings
+from harness.model.fast import ENDED, FIRST_USE, State, run, settings
 from harness.model.graphs import shortest_cycle
 from harness.model.operation import InstanceKey
 from harness.model.order import Before, OrderVerdict
@@ -210,28 +210,41 @@ class _Stuck:
         heads = {p: h for p in range(self.a.world) if (h := self._head(p)) is not None}
 
         def waits(place: int) -> Iterator[int]:
-            if place in heads:
-                targets = (other for other, _ in self._slots(int(self.a.op_instance[heads[place]])))
-                yield from (other for other in dict.fromkeys(targets) if other in heads)
+            for other, op in self._slots(int(self.a.op_instance[heads[place]])):
+                if other in heads and (op >= 0 or self.state.stands[other] != ENDED):
+                    yield other
 
-        short = shortest_cycle(list(heads), waits, starts=None if len(heads) <= 64 else 64)
+        by_heads = not (self.state.stands == FIRST_USE).any()
+        short = shortest_cycle(list(heads), waits, starts=None if len(heads) <= 64 else 64) if by_heads else None
         if short:
             for before, place in zip(short[-1:] + short[:-1], short, strict=True):
                 need = int(self.a.op_instance[heads[before]])
                 yield self._step(place, need, int(self.a.op_instance[heads[place]]))
             return
-        nodes = self.state.cycle.tolist()
-        first = self.a.world + len(self.a.op_instance)
-        places = [n for n in nodes if n < self.a.world or n >= first]
-        for node, after, beyond in zip(places, places[1:] + places[:1], places[2:] + places[:2], strict=False):
-            if node < first:
-                continue
-            if after < first:
-                yield self._step(after, node - first, beyond - first if beyond >= first else node - first)
-            else:
+        yield from self._found()
+
+    def _found(self) -> Iterator[Step]:
+        """The cycle that the search came upon, as steps."""
+        first = self.a.world + len(self.a.op_instance)  # where instances begin among the nodes
+        nodes = [n for n in self.state.cycle.tolist() if n < self.a.world or n >= first]
+        for node, after, beyond in zip(nodes, nodes[1:] + nodes[:1], nodes[2:] + nodes[:2], strict=False):
+            if after < self.a.world:
+                needs = self.name(node - first) if node >= first else self._first_use(node, after)
+                stands = self.name(beyond - first) if beyond >= first else self._first_use(after, beyond)
+                head = self._head(after)
+                where = self.frames.of(head) if head is not None else ()
+                how = "blocked" if beyond >= first else "first_use"
+                yield Step(self.m.ranks[after], "main", needs, how, stands, where)
+            elif node >= first:
                 need, behind = node - first, after - first
-                ranks = [place for place, op in self._slots(need) if op >= 0 and self._has(place, behind)]
-                yield self._step(ranks[0], need, behind)
+                queued = next(place for place, op in self._slots(need) if op >= 0 and self._has(place, behind))
+                yield self._step(queued, need, behind)
+
+    def _first_use(self, place: int, absent: int) -> str:
+        """The first use at which a host stands, of a group that ``absent`` has not used."""
+        ops = np.arange(self.state.low[place], self.state.high[place])
+        groups = [self.m.group(int(g)) for g in self.a.op_group[ops]]
+        return f"first use of {next(g for g in groups if self.m.ranks[absent] in g.ranks)}"
 
     def _has(self, place: int, instance: int) -> bool:
         ops = self.m.part_op[self.m.part_ptr[instance] : self.m.part_ptr[instance + 1]]

@@ -98,7 +98,8 @@ class Issued:
 
     ``source`` and ``target`` are world ranks of a point-to-point call, -1 otherwise. ``sequence`` numbers a
     collective on its group. ``step`` numbers calls: a batch's share one. ``entry`` is the place in the dump.
-    ``signature`` packs elements, kind and type. ``lost`` says that the ring has dropped older entries.
+    ``signature`` packs elements, kind and type. ``lost`` says that the ring has dropped older entries;
+    ``last_enqueued`` is the last collective that was issued by the recorder's number of a group (``pg_of``).
     """
 
     group: Any
@@ -112,6 +113,7 @@ class Issued:
     entry: Any
     lost: bool
     last_enqueued: dict[int, int]
+    pg_of: dict[int, int]
 
 
 def issued(table: Table, rank: int, names: Interner) -> Issued:
@@ -139,7 +141,6 @@ def issued(table: Table, rank: int, names: Interner) -> Issued:
             file=table.file,
         )
     keep &= ~(point & (source == target))
-    enqueued = _enqueued(table, rows, group)
     return Issued(
         group=group[keep].astype(np.int32),
         kind=np.array([names.number(names.kinds, k.name) for k in kinds], np.int16)[rows[keep, NAME]],
@@ -151,7 +152,8 @@ def issued(table: Table, rank: int, names: Interner) -> Issued:
         done=done[keep],
         entry=order[keep].astype(np.int32),
         lost=bool(len(rows)) and int(rows[0, RECORD]) > 0,
-        last_enqueued=enqueued,
+        last_enqueued=table.enqueued,
+        pg_of=_first_of_each(group, rows[:, PG_ID]),
     )
 
 
@@ -236,14 +238,10 @@ def _signatures(table: Table, rows: Any, kinds: list[Kind], names: Interner) -> 
     return np.clip(size + 1, 0, _MOST) << 22 | (kind & 1023) << 12 | dtype & 4095
 
 
-def _enqueued(table: Table, rows: Any, group: Any) -> dict[int, int]:
-    """The last collective issued on each group, where the recorder says."""
-    found = {}
-    for pg, last in table.enqueued.items():
-        places = np.flatnonzero(rows[:, PG_ID] == pg)
-        if len(places):
-            found[int(group[places[0]])] = last
-    return found
+def _first_of_each(keys: Any, values: Any) -> dict[int, int]:
+    """The first value beside each different key."""
+    found, places = np.unique(keys, return_index=True)
+    return dict(zip(found.tolist(), values[places].tolist(), strict=True))
 
 
 def group_of(key: tuple[str, tuple[int, ...] | None], description: str, ranks: tuple[int, ...]) -> Group:

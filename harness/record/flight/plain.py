@@ -235,7 +235,7 @@ def _actions() -> dict[int, Callable[[Reader], None]]:
         b"L": lambda s: s._push(s._number(s._line().removesuffix(b"L"))),
         b"F": r.decimal,
         b"S": r.quoted,
-        b"V": lambda s: s._push(s._line().decode("utf-8", "replace")),
+        b"V": lambda s: s._push(s._line().decode("raw-unicode-escape", "replace")),
         b"U": lambda s: s._push(s._take(s._unsigned(1)).decode("latin-1")),
         b"T": lambda s: s._push(s._take(s._unsigned(4)).decode("latin-1")),
     }

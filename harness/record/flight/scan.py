@@ -7,6 +7,7 @@ ends the scan with a status other than `DONE`; `plain.Reader` then reads the fil
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ from harness.record.flight.plain import VALUES
 from harness.record.flight.table import Table, configuration
 
 DONE, REFUSED = 0, 1
-NONE, FALSE, TRUE, INTEGER, OTHER, TEXT, LIST, DICT, TUPLE = range(9)
+NONE, FALSE, TRUE, INTEGER, OTHER, TEXT, LIST, DICT, TUPLE = range(9)  # OTHER: a float
 
 ENTRIES = len(FIELDS)
 #: Known strings, interned before any other: a key's number is its column. Format 2.0 called the sequence ``seq_id``.
@@ -199,11 +200,17 @@ def scan(data: Any, begin: int, tape: Any, pool: Any, stack: Any, marks: Any, me
         elif code == 0x4E or code == 0x88 or code == 0x89:  # NONE, NEWTRUE, NEWFALSE
             push = NONE if code == 0x4E else TRUE if code == 0x88 else FALSE
         elif code == 0x47:  # BINFLOAT
-            push = OTHER
+            if at + 8 > size:
+                return refused
+            push, a[nodes] = OTHER, at
             at += 8
         elif code == 0x80:  # PROTO
+            if at >= size or data[at] > 5:
+                return refused
             at += 1
         elif code == 0x95:  # FRAME
+            if at + 8 > size:
+                return refused
             at += 8
         elif code == 0x2E:  # STOP
             return (DONE, stack[depth - 1], nodes) if depth > floor else refused
@@ -309,18 +316,21 @@ def columns(data: Any, entries: int, tape: Any, pool: Any, texts: Any, table: An
         if kind[entry] != DICT:
             return REFUSED
         out[e, :] = ABSENT
+        older = np.int64(ABSENT)
         for i in range(a[entry], a[entry] + b[entry], 2):
             node, value = pool[i], pool[i + 1]
             key = sid[node] if kind[node] == TEXT and sid[node] >= 0 else intern(data, node, tape, texts, table)
-            if key == SEQ_ID:
-                key = SEQ
+            if key == SEQ_ID and kind[value] == INTEGER:
+                older = a[value]
             if key < 0 or key >= ENTRIES or key == DESC:
                 continue
+            out[e, key] = ABSENT  # a key given twice holds what it was given last
             pair = kind[value] == TUPLE or kind[value] == LIST
             if key in (IN_N, OUT_N):
                 out[e, key] = elements(value, tape, pool)
             elif key in (NAME, STATE, GROUP, IN_TYPE, OUT_TYPE):
                 if key == GROUP:
+                    out[e, DESC] = ABSENT
                     if not pair or b[value] != 2:
                         continue
                     node = pool[a[value] + 1]
@@ -337,6 +347,8 @@ def columns(data: Any, entries: int, tape: Any, pool: Any, texts: Any, table: An
                 out[e, key] = kind[value] == TRUE
             elif kind[value] == INTEGER:
                 out[e, key] = a[value]
+        if out[e, SEQ] == ABSENT:
+            out[e, SEQ] = older
         if out[e, NAME] < 0 or out[e, GROUP] < 0:
             return REFUSED
     return DONE
@@ -419,6 +431,8 @@ def _value(data: Any, node: int, tape: Any, pool: Any, depth: int = 4) -> Any:
         return _text(data, first, count)
     if what == INTEGER:
         return first
+    if what == OTHER:
+        return struct.unpack(">d", bytes(data[first : first + 8]))[0]
     if what in (LIST, TUPLE, DICT) and depth:
         items = [_value(data, pool[first + i], tape, pool, depth - 1) for i in range(count)]
         if what == DICT:

@@ -127,9 +127,9 @@ def _fill(row: Any, record: Mapping[str, Any], texts: dict[str, int]) -> None:
             row[column] = elements(value)
         elif column in (IN_TYPE, OUT_TYPE):
             row[column] = text(value[0]) if isinstance(value, list | tuple) and value else ABSENT
-        elif column != DESC and isinstance(value, int) and -_LARGE < value < _LARGE * 4:
+        elif column != DESC and isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
             row[column] = value
-    if row[SEQ] == ABSENT and isinstance(record.get("seq_id"), int):
+    if row[SEQ] == ABSENT and type(record.get("seq_id")) is int:
         row[SEQ] = record["seq_id"]
 
 
