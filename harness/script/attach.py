@@ -25,6 +25,7 @@ from typing import Any
 
 from harness import backends, record
 from harness.errors import UsageError
+from harness.script import devices
 from harness.world.channel import RankEnd
 from harness.world.messages import Exit, Finished, Started, Task
 from harness.world.outcome import Failure
@@ -40,6 +41,9 @@ _rank: ScriptRank | None = None
 
 def prepare() -> None:
     """At the interpreter's start: join if this process is known to be a rank, and lead the script's calls here."""
+    if backends.get(os.environ[BACKEND]).spec.transport != "gloo":
+        for module in ("torch", "torch.distributed.device_mesh", "torch.nn.parallel.distributed"):
+            del _PATCHES[module]  # the devices that a script asks for are what it is to run on
     sys.meta_path.insert(0, _Patching())
     if os.environ.get("RANK", "").isdigit() and os.environ.get("WORLD_SIZE", "").isdigit():
         _join(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
@@ -184,7 +188,10 @@ def _patch_deepspeed(module: ModuleType) -> None:
 
 
 _PATCHES: dict[str, Callable[[ModuleType], None]] = {
+    "torch": devices.stand_in,
     "torch.distributed.distributed_c10d": _patch_c10d,
+    "torch.distributed.device_mesh": devices.patch_mesh,
+    "torch.nn.parallel.distributed": devices.patch_data_parallel,
     "deepspeed.comm.torch": _patch_deepspeed,
 }
 

@@ -9,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 
 from harness.record.evidence import read
 from harness.report.load import load_run
@@ -121,6 +122,34 @@ def test_ranks_that_a_script_spawns_itself_join_as_they_initialize(tmp_path: Pat
     done = execute(tmp_path / "evidence", "--", sys.executable, name)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 ranks on lane" in done.stdout
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is here: nothing stands in for it")
+def test_a_script_for_cuda_runs_where_there_is_none(tmp_path: Path) -> None:
+    name = script(
+        tmp_path,
+        """
+        import os
+        from torch import nn
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.nn.parallel import DistributedDataParallel
+
+        local = int(os.environ["LOCAL_RANK"])
+        torch.cuda.set_device(local)
+        dist.init_process_group("nccl", device_id=torch.device("cuda", local))
+        model = DistributedDataParallel(nn.Linear(4, 4).cuda(), device_ids=[local], output_device=local)
+        model(torch.randn(2, 4, device=f"cuda:{local}")).sum().backward()
+        mesh = init_device_mesh("cuda", (dist.get_world_size(),))
+        total = torch.ones(3).to(torch.device("cuda", local))
+        dist.all_reduce(total, group=mesh.get_group())
+        torch.cuda.synchronize()
+        print("total", int(total[0]), total.device, torch.cuda.device_count())
+        """,
+    )
+    done = execute(tmp_path / "evidence", "--nproc", "2", "--", name)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[1] total 2 cpu 2" in done.stdout
+    assert "no cuda device here; what the script puts there is on the CPU" in done.stderr
 
 
 @pytest.mark.parametrize(
