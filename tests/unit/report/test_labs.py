@@ -34,7 +34,7 @@ def test_an_engine_agrees_with_the_models_that_come_through_where_it_does() -> N
     independent = result("independent", "without_fix", "completes", "cyclic", COMPLETES)
     models = [_hangs("lane"), _passes("lane"), independent, _passes("independent")]
     assert agreement([*models, _hangs("oneccl"), _passes("oneccl")]) == [
-        "oneccl: agrees with lane (2 cases); differs from independent (1 of 2)"
+        "oneccl: agrees with lane (2 cases); differs from independent in 1 of 2"
     ]
 
 
@@ -51,7 +51,7 @@ def test_nothing_is_said_of_cases_that_differ_or_did_not_run() -> None:
 def test_an_engine_may_agree_with_no_model() -> None:
     engine = result("oneccl", "without_fix", "completes", "cyclic", DEADLOCK)
     assert agreement([_hangs("lane"), engine]) == [
-        "oneccl: agrees with no model in all cases; differs from lane (0 of 1)"
+        "oneccl: agrees with no model in all cases; differs from lane in 1 of 1"
     ]
 
 
