@@ -29,8 +29,11 @@ AFTER_STOP = 0.6
 AFTER_CLOSE = 0.2
 #: How often ``progress`` is called, in seconds.
 PROGRESS = 1.0
-#: With no message for so long, the supervisor looks whether something is stuck; in seconds.
-LOOK = 0.002
+#: With no message for so long, the supervisor looks whether something is stuck, and evidence is written; in seconds.
+#: Ranks come first: what is written between two messages, they wait for.
+LOOK = 0.001
+#: More lines of evidence than this are written though messages keep coming.
+UNWRITTEN = 256
 #: How long a real engine's events may gather while they come thick, in seconds; a socket holds some hundreds.
 REST = 0.002
 #: With no message for so long, ranks of a real engine are asked for what they hold back; twice as long the next time.
@@ -109,11 +112,13 @@ class Running:
             now = time.monotonic()
             times = (limit_at, self._kill_at, self._stop_at, report, *self._closed.values())
             wake = min(t - now for t in times if t is not None)
-            restless = self._supervisor.restless
-            messages = self._world.loop.step(min(wake, LOOK if restless else self._patience))
+            restless, unwritten = self._supervisor.restless, self._supervisor.unwritten
+            soon = LOOK if restless or unwritten else self._patience
+            messages = self._world.loop.step(min(wake, soon))
             for member, message in messages:
                 self._take(member, message)
-            self._supervisor.write()
+            if unwritten > UNWRITTEN or not messages:
+                self._supervisor.write()
             if not messages and (restless or not self._granting):
                 self._send(self._supervisor.look())
             self._rest(messages)
@@ -266,6 +271,8 @@ class Running:
             self._cause = f"it was waiting when rank {first} failed"
         self._killed = True
         self._kill_at = None
+        # What dying ranks still say (that a peer closed its connection) is of our making, and proves nothing.
+        self._supervisor.interrupt(StoppedError(self._cause or "killed"))
         self._world.kill(sorted(self._pending))
 
     def _look(self, ranks: list[int]) -> None:

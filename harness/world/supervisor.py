@@ -102,7 +102,6 @@ class Supervisor:
         """Take one message of ``rank``; returns what to send, in order. Messages of other epochs are dropped."""
         if message.epoch != self.epoch:
             return []
-        self.write()
         for record in self._unpack(message):
             if record[0] == "s":
                 _, seq, thread, op, where, others, ns = record
@@ -123,6 +122,11 @@ class Supervisor:
             self.restless = False
             self._judge()
         return self._flush()
+
+    @property
+    def unwritten(self) -> int:
+        """How many lines of evidence `write` would hand on."""
+        return len(self._lines)
 
     def write(self) -> None:
         """Hand the evidence of what happened so far to the sink."""

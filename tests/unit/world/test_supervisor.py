@@ -283,6 +283,22 @@ def test_evidence_is_written_after_the_answer() -> None:
     ranks = Ranks(spec("lane"))
     ranks.issue(0, gather(A))
     ranks.issue(1, gather(A))
-    written = len(ranks.lines)
+    assert (ranks.lines, ranks.supervisor.unwritten) == ([], 5)
     ranks.supervisor.write()
-    assert [line["type"] for line in ranks.lines[written:]] == ["issue", "grant", "grant"]
+    assert [line["type"] for line in ranks.lines] == ["world", "issue", "issue", "grant", "grant"]
+    assert ranks.supervisor.unwritten == 0
+
+
+def test_what_comes_after_an_interrupt_changes_no_proof() -> None:
+    """Killed one after the other, ranks of a real engine report that their peers are gone."""
+    ranks = Ranks(GLOO)
+    ranks.issue(0, gather(A))
+    ranks.wait(0, 0)
+    ranks.issue(1, gather(B))
+    ranks.wait(1, 0)
+    ranks.supervisor.look()
+    proof = ranks.supervisor.certificate
+    ranks.supervisor.interrupt(errors.StoppedError("killed"))
+    ranks.finish(0, ok=False)
+    assert ranks.supervisor.look() == []
+    assert ranks.supervisor.certificate is proof
