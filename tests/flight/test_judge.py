@@ -66,10 +66,10 @@ def evidence(source: Program) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["pickle", "json"])
-def test_as_the_model_says(form: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("form", "count"), [("pickle", 600), ("json", 200)])
+def test_as_the_model_says(form: Any, count: int, tmp_path: Path) -> None:
     compared = 0
-    for seed in range(900):
+    for seed in range(count):
         seen = asynchronous(Program.parse(program(seed)))
         if seen is None:
             continue
@@ -85,7 +85,7 @@ def test_as_the_model_says(form: Any, tmp_path: Path) -> None:
             assert (certificate is None) == (found.models[model][0] == {"completes"})
             assert certificate is None or (len(certificate.cycle) > 0) == (certificate.outcome == "deadlock")
         compared += 1
-    assert compared > 300
+    assert compared > count / 3
 
 
 def test_an_inverted_pair_among_thousands(tmp_path: Path) -> None:
