@@ -129,9 +129,13 @@ class Recorder:
             self.epoch, self.spec = epoch, spec
             if self._early is not None and self._early.epoch == epoch:
                 self._stop = self._early.error
+        self.arrange()
+        self.active = True
+
+    def arrange(self) -> None:
+        """Have the backend put its groups in order: the default one is there again, if it is not."""
         for call in self._at_begin:
             call()
-        self.active = True
 
     def end(self) -> None:
         """The body is over: send what is held back. Grants of this epoch are still carried out."""

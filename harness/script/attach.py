@@ -138,8 +138,7 @@ class ScriptRank:
                 store = dist.FileStore(os.path.join(self._folder, "store"), size)
                 self._backend.init(rank, size, store, self.recorder)
             else:
-                for call in self.recorder._at_begin:  # as at the beginning of a task: there is no group now
-                    call()
+                self.recorder.arrange()
 
 
 # --- leading calls here -------------------------------------------------------------------------------------
