@@ -52,6 +52,12 @@ class Live(Capture):
             self._to.flush()
 
 
+    def finish(self) -> None:
+        """Show a last line that has no end."""
+        if self._begun:
+            self.feed(b"\n")
+
+
 class LiveMember(Member):
     """A member with one run, whose captures stay."""
 
@@ -179,6 +185,10 @@ class Script:
 
     def __exit__(self, *_: object) -> None:
         """End what is left."""
+        for member in self._joined.values():
+            for capture in (member.stdout, member.stderr):
+                if isinstance(capture, Live):
+                    capture.finish()
         self.host.kill([child.pid for child in self.children])
         self._listener.close()
         for pipes in self._pipes.values():

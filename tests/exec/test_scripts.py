@@ -143,12 +143,12 @@ def test_a_script_for_cuda_runs_where_there_is_none(tmp_path: Path) -> None:
         total = torch.ones(3).to(torch.device("cuda", local))
         dist.all_reduce(total, group=mesh.get_group())
         torch.cuda.synchronize()
-        print("total", int(total[0]), total.device, torch.cuda.device_count())
+        print("total", int(total[0]), total.device, torch.cuda.device_count(), end="")
         """,
     )
     done = execute(tmp_path / "evidence", "--nproc", "2", "--", name)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "[1] total 2 cpu 2" in done.stdout
+    assert "[1] total 2 cpu 2\n" in done.stdout, "a last line without an end, too"
     assert "no cuda device here; what the script puts there is on the CPU" in done.stderr
 
 
