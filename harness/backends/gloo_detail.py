@@ -35,6 +35,7 @@ class GlooDetail:
         model="host_blocking",
         granting=False,
         own_limit=TIMEOUT.total_seconds(),
+        about="gloo in torch's debug wrapper (DETAIL)",
     )
 
     def available(self) -> str | None:

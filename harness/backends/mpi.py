@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from harness.backends.buffers import Request, Splits
     from harness.record.recorder import Recorder
 
-_FORMS = {"": "independent+buffered", "blocking": "host_blocking+buffered", "queue": "lane+buffered"}
+#: The model each form is taken to follow, and what it is.
+_FORMS = {
+    "": ("independent+buffered", "mpi itself, non-blocking calls"),
+    "blocking": ("host_blocking+buffered", "mpi itself, blocking calls"),
+    "queue": ("lane+buffered", "mpi behind one in-order queue of the harness's own"),
+}
 _OPS = {"SUM": "SUM", "PRODUCT": "PROD", "MIN": "MIN", "MAX": "MAX", "BAND": "BAND", "BOR": "BOR", "BXOR": "BXOR"}
 
 
@@ -37,7 +42,8 @@ class MPI:
     def __init__(self, form: str = "") -> None:
         self.form = form
         name = f"mpi:{form}" if form else "mpi"
-        self.spec = BackendSpec(name=name, transport="mpi", model=_FORMS[form], granting=False)
+        model, about = _FORMS[form]
+        self.spec = BackendSpec(name=name, transport="mpi", model=model, granting=False, about=about)
 
     def available(self) -> str | None:
         """None, or what is not installed."""

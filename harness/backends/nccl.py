@@ -15,14 +15,20 @@ from __future__ import annotations
 from harness.backends.accelerator import Accelerator
 from harness.backends.spec import BackendSpec, form_of
 
-_MODELS = {"": "independent", "lazy": "first_use", "blocking": "independent"}
+#: The model each form is taken to follow, and what it is.
+_FORMS = {
+    "": ("independent", "nccl itself, its communicators made with the group"),
+    "lazy": ("first_use", "nccl itself, its communicators made at the first operation"),
+    "blocking": ("independent", "nccl itself, waits that block the host"),
+}
 
 
 def load(name: str) -> Accelerator:
     """The backend ``name``; raises UsageError for a form there is not."""
-    form = form_of(name, "nccl", _MODELS)
+    form = form_of(name, "nccl", _FORMS)
+    model, about = _FORMS[form]
     return Accelerator(
-        spec=BackendSpec(name=name, transport="nccl", model=_MODELS[form], granting=False),
+        spec=BackendSpec(name=name, transport="nccl", model=model, granting=False, about=about),
         device="cuda",
         install="install a CUDA build of torch",
         eager=form != "lazy",

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from harness.backends.buffers import Splits
     from harness.record.recorder import Recorder
 
-_FORMS = {"": "host_blocking", "lazy": "host_blocking", "queue": "lane"}
+#: The model each form is taken to follow, and what it is.
+_FORMS = {
+    "": ("host_blocking", ""),
+    "lazy": ("host_blocking", "oneccl itself, its communicators made at the first call"),
+    "queue": ("lane", "oneccl behind one in-order queue of the harness's own"),
+}
 
 
 class OneCCL:
@@ -37,7 +42,8 @@ class OneCCL:
     def __init__(self, form: str = "") -> None:
         self.form = form
         name = f"oneccl:{form}" if form else "oneccl"
-        self.spec = BackendSpec(name=name, transport="oneccl", model=_FORMS[form], granting=False)
+        model, about = _FORMS[form]
+        self.spec = BackendSpec(name=name, transport="oneccl", model=model, granting=False, about=about)
 
     def available(self) -> str | None:
         """None if the library is here; whether it starts shows in the first rank."""

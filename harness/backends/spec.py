@@ -25,6 +25,8 @@ class BackendSpec(NamedTuple):
     granting: bool
     #: Seconds after which a real engine ends a hang with an error of its own; 0 if it never does.
     own_limit: float = 0.0
+    #: What of the transport this is, where its name alone would mislead: a queue in front of it, a wrapper around it.
+    about: str = ""
 
     @property
     def patience(self) -> float:

@@ -22,7 +22,8 @@ def load(name: str) -> Accelerator:
     if name not in ("xccl", "xccl:blocking", "ccl"):
         raise UsageError(f"backend {name!r}: accepted: xccl, xccl:blocking, ccl")
     transport = name.partition(":")[0]
-    spec = BackendSpec(name=name, transport=transport, model="lane", granting=False)
+    about = {"xccl:blocking": "xccl itself, waits that block the host", "ccl": "oneCCL through its bindings for torch"}
+    spec = BackendSpec(name=name, transport=transport, model="lane", granting=False, about=about.get(name, ""))
     if transport == "ccl":
         return Accelerator(
             spec=spec,

@@ -17,5 +17,6 @@ def legend(names: Iterable[str]) -> list[str]:
                 f"{name}: the progress model {spec.model}, imposed on {spec.transport}; no real engine's result"
             )
         else:
-            lines.append(f"{name}: {spec.transport} itself, watched; order judged beside it")
+            engine = spec.about or f"{spec.transport} itself"
+            lines.append(f"{name}: {engine}, watched; order judged beside it")
     return lines
