@@ -26,6 +26,7 @@ from harness import backends, record
 from harness.world import processes
 from harness.world.channel import RankEnd
 from harness.world.hygiene import Hygiene, mark_shared_memory, scatter_addresses
+from harness.world.leftovers import remember_locks
 from harness.world.messages import Exit, Finished, Started, Task
 from harness.world.outcome import Failure
 from harness.world.spec import LOST_CHANNEL, STACK_SIGNAL, RankSpec
@@ -141,6 +142,7 @@ class Rank:
         import torch.distributed as dist
 
         torch.set_num_threads(1)
+        remember_locks(self._spec.folder)
         host, port = self._spec.store
         extra = {} if store is None else {"master_listen_fd": store}
         self._store = dist.TCPStore(

@@ -12,8 +12,8 @@ HEAD = """# What goes wrong in a rank, and what you are told
 
 Every row was produced by `tests/faults` on {sizes} ranks, on gloo (a real engine, listened to) and on lane (a model
 over gloo); write it anew with `HARNESS_FAULTS_TABLE=docs/faults.md python -m pytest tests/faults -m ""`. Seconds run
-from the start of the task to the verdict, over all worlds; those that end in `timeout` had a limit of half a second. A world
-that is kept serves the next task; one that is not is replaced by a new one.
+from the start of the task to the verdict, over all worlds; those that end in `timeout` had a limit of half a second.
+A world that is kept serves the next task; one that is not is replaced by a new one.
 
 | fault | verdict | you are told (lane, largest world) | gloo, s | lane, s | world kept: gloo, lane |
 | --- | --- | --- | --- | --- | --- |

@@ -7,15 +7,18 @@ writes anew.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing import shared_memory
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch.utils.file_baton import FileBaton
 
 from harness.record.verdict import verdict
 from harness.world import pool, processes, supervisor
@@ -182,6 +185,47 @@ def test_a_full_disk_loses_evidence_and_nothing_else() -> None:
         os.close(full)
     assert run.values == [3.0, 3.0]
     assert "No space left on device" in run.evidence_error
+
+
+def _dies_building(lock: str) -> None:
+    if dist.get_rank() == 0:
+        assert FileBaton(lock).try_acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(30)
+
+
+def _builds(lock: str) -> None:
+    baton = FileBaton(lock)
+    if baton.try_acquire():
+        baton.release()
+    else:
+        baton.wait()
+
+
+def test_an_extension_build_that_was_killed_does_not_wedge_the_next(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    run = pool.get(2, "lane").run(_dies_building, str(lock))
+    assert run.culprits == (0,)
+    assert not lock.exists()
+    assert pool.get(2, "lane").run(_builds, str(lock), limit=5.0).ok
+    lock.touch()
+    stuck = pool.get(2, "lane").run(_builds, str(lock), limit=0.5)
+    assert stuck.timed_out, "a lock of somebody else is left alone"
+    assert "file_baton.py" in stuck.ranks[0].stack
+
+
+def _leaves_shared_memory() -> None:
+    kept = shared_memory.SharedMemory(create=True, size=4096)
+    torch.ones(8).share_memory_()
+    os.kill(os.getpid(), signal.SIGKILL)
+    kept.close()
+
+
+def test_shared_memory_of_killed_ranks_is_removed() -> None:
+    before = set(os.listdir("/dev/shm"))
+    run = pool.get(2, "gloo").run(_leaves_shared_memory)
+    assert run.tainted
+    assert set(os.listdir("/dev/shm")) <= before
 
 
 def test_rank_0_may_die_too() -> None:
