@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
+from harness.model.operation import Group
 from harness.model.program import Call, Program
 from harness.programs.run import Ran, mixed_results, run_program
 from harness.programs.values import Code, mixture
@@ -31,9 +32,12 @@ def _worlds() -> Iterator[None]:
 
 
 def runnable(candidate: Program) -> bool:
-    """Whether torch can do it: no sends to oneself, batches on one group, a name created once, plain barriers."""
+    """Whether torch can do it: no sends to oneself, batches on one group, plain barriers, and no group's name used
+    again once it is destroyed."""
     for rank in range(candidate.world):
         made = set(candidate.groups)
+        destroyed: set[Group] = set()
+        threads = len(candidate.threads(rank))
         for statements in candidate.threads(rank).values():
             for call in statements:
                 if not isinstance(call, Call):
@@ -43,10 +47,14 @@ def runnable(candidate: Program) -> bool:
                 op = call.ops[0]
                 if op.kind == "barrier" and (op.n != 8 or op.dtype != "float32"):
                     return False
+                if op.group in (made if op.kind == "new_group" else destroyed):
+                    return False
                 if op.kind == "new_group":
-                    if op.group in made:
-                        return False
                     made.add(op.group)
+                if op.kind == "destroy_group":
+                    destroyed.add(op.group)
+                    if threads > 1:  # another thread may still use it
+                        return False
     return True
 
 
