@@ -82,7 +82,8 @@ class Events(NamedTuple):
     Operations and stacks are sent once an epoch and then named by number. Each record is a plain tuple that
     begins with a letter: ``("o", id, Operation)``, ``("f", id, frames)``, ``("i", seq, thread, operation ids,
     stack id, ns)``, ``("w", thread, seqs, stack id, others, ns)``, ``("s", seq, thread, operation id,
-    stack id, others, ns)`` (issue and wait in one), ``("c", seq, ns)``, ``("b", thread, ns)`` (a thread began), ``("e", thread, ns)`` (it ended), ``("n", name, value, ns)``, ``("t", thread, to, ns)`` and
+    stack id, others, ns)`` (issue and wait in one), ``("c", seq, ns)``, ``("b", thread, ns)`` (a thread began),
+    ``("e", thread, ns)`` (it ended), ``("n", name, value, ns)``, ``("t", thread, to, ns)`` and
     ``("h", thread, source, stack id, ns)`` (host messages; a hear is answered by Release).
     """
 
