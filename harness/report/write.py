@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.report.agreement import agreement
 from harness.report.html import html
 from harness.report.legend import legend
 from harness.report.load import load_run
@@ -15,5 +16,6 @@ def write_html(folder: Path) -> Path:
     """Write the report of the run in ``folder`` into it; returns where it is. Raises what reading the run raises."""
     run = load_run(folder)
     path = folder / NAME
-    path.write_text(html(run, legend(result.cell.backend for result in run.results)), encoding="utf-8")
+    notes = [*legend(result.cell.backend for result in run.results), *agreement(run.results)]
+    path.write_text(html(run, notes), encoding="utf-8")
     return path
