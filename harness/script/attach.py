@@ -41,7 +41,7 @@ _rank: ScriptRank | None = None
 
 def prepare() -> None:
     """At the interpreter's start: join if this process is known to be a rank, and lead the script's calls here."""
-    if backends.get(os.environ[BACKEND]).spec.transport != "gloo":
+    if backends.get(os.environ[BACKEND]).spec.transport not in devices.ON_HOST:
         for module in ("torch", "torch.distributed.device_mesh", "torch.nn.parallel.distributed"):
             del _PATCHES[module]  # the devices that a script asks for are what it is to run on
     sys.meta_path.insert(0, _Patching())

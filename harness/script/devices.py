@@ -13,6 +13,8 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
+#: Transports that move tensors of the CPU.
+ON_HOST = ("gloo", "mpi", "oneccl")
 #: Kinds of devices that scripts name.
 KINDS = ("cuda", "xpu")
 #: What calls of a device module answer where there is none.

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from harness import backends
 from harness.errors import WorldError
-from harness.script import attach
+from harness.script import attach, devices
 from harness.script.processes import Processes
 from harness.world.capture import Capture
 from harness.world.channel import Channel
@@ -110,7 +110,7 @@ class Script:
 
     def _start(self, variables: Mapping[str, str], rank: int | None) -> None:
         env = {**os.environ, **self.env}
-        if backends.get(self.backend).spec.transport == "gloo":
+        if backends.get(self.backend).spec.transport in devices.ON_HOST:
             env = {**ENVIRONMENT, **env}
         env |= {attach.SOCKET: self._listener.getsockname(), attach.ROOT: str(_ROOT), attach.FOLDER: self.folder}
         env |= {attach.BACKEND: self.backend, "PYTHONUNBUFFERED": "1"}
