@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -264,3 +265,41 @@ def test_an_interrupted_launcher_leaves_nothing(
 def _alive(pid: int) -> bool:
     found = processes.stat(pid)
     return found is not None and found.state != "Z"
+
+
+@pytest.fixture
+def namespaces() -> Iterator[list[str]]:
+    """Two network namespaces that see each other as 10.213.0.1 and 10.213.0.2, and nothing else."""
+    names = [f"harness{os.getpid()}{end}" for end in "ab"]
+    commands = [
+        *(f"ip netns add {name}" for name in names),
+        f"ip link add {names[0]} type veth peer name {names[1]}",
+        *(f"ip link set {name} netns {name}" for name in names),
+        *(f"ip -n {name} addr add 10.213.0.{i}/24 dev {name}" for i, name in enumerate(names, 1)),
+        *(f"ip -n {name} link set {device} up" for name in names for device in (name, "lo")),
+    ]
+    try:
+        for command in commands:
+            done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"network namespaces are not permitted here: {command}: {done.stderr.strip()}")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("ip") is None, reason="there is no ip command")
+def test_ranks_on_two_networks(
+    tmp_path: Path, environment: dict[str, str], jobs: list[subprocess.Popen[str]], namespaces: list[str]
+) -> None:
+    environment["HARNESS_LISTEN"] = "10.213.0.1:29411"
+    for rank, name in enumerate(namespaces):
+        slurm = {"SLURM_PROCID": str(rank), "SLURM_NTASKS": "2", "SLURM_LOCALID": "0"}
+        command = ["ip", "netns", "exec", name, sys.executable, "-m", "harness.rank", "--pytest", _pytest(tmp_path)]
+        _start(jobs, command, {**environment, **slurm}, tmp_path)
+    output, _ = jobs[0].communicate(timeout=240)
+    assert jobs[0].returncode == 0, output
+    assert "LOCAL RANKS [0, 0]" in output
+    assert jobs[1].wait(30) == 0
