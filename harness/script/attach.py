@@ -18,7 +18,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType, TracebackType
 from typing import Any
@@ -155,7 +155,9 @@ def _patch_c10d(module: ModuleType) -> None:
             return
         inside.active = True
         try:
-            rank, size = _place(args, kwargs)
+            given = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
+            devices.begin(given.get("backend"))
+            rank, size = _place(given)
             (_rank or _join(rank, size)).initialize(rank, size)
         finally:
             inside.active = False
@@ -168,9 +170,8 @@ def _patch_c10d(module: ModuleType) -> None:
 _PARAMETERS = ("backend", "init_method", "timeout", "world_size", "rank", "store")
 
 
-def _place(args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, int]:
+def _place(given: Mapping[str, Any]) -> tuple[int, int]:
     """Rank and world size, as torch takes them: from the arguments, the init method's query, or the environment."""
-    given = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
     rank, size = given.get("rank", -1), given.get("world_size", -1)
     query = str(given.get("init_method") or "").partition("?")[2]
     found = dict(pair.split("=", 1) for pair in query.split("&") if "=" in pair)

@@ -1,7 +1,8 @@
 """A script that asks for an accelerator which is not here runs on the CPU: its tensors, modules and meshes go there.
 
-Only where no such device is: its calls would otherwise fail. Streams and kernels are not stood in for, and
-``is_available()`` says False, so that a script that looks for a device decides for itself.
+Only where no such device is, and once the script names an accelerator's backend or calls its device module: it would
+fail otherwise. Streams and kernels are not stood in for, and ``is_available()`` says False, so that a script that looks
+for a device decides for itself.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from typing import Any
 ON_HOST = ("gloo", "mpi", "oneccl")
 #: Kinds of devices that scripts name.
 KINDS = ("cuda", "xpu")
+#: Backends that only a script for accelerators names.
+_BACKENDS = ("nccl", "xccl", "ccl")
 #: What calls of a device module answer where there is none.
 _ANSWERS: dict[str, Any] = {
-    "is_available": False,
     "current_device": 0,
     "memory_allocated": 0,
     "max_memory_allocated": 0,
@@ -32,8 +34,12 @@ _ANSWERS: dict[str, Any] = {
 }
 
 
+_mode: Any = None
+
+
 def stand_in(torch: ModuleType) -> None:
-    """torch was imported: lead what is asked of absent devices to the CPU, and say so once it happens."""
+    """torch was imported: be ready to lead what is asked of absent devices to the CPU."""
+    global _mode
     absent = frozenset(kind for kind in KINDS if not getattr(torch, kind).is_available())
     if not absent:
         return
@@ -41,17 +47,29 @@ def stand_in(torch: ModuleType) -> None:
         module = getattr(torch, kind)
         for name, answer in _ANSWERS.items():
             if hasattr(module, name):
-                setattr(module, name, _constant(answer))
-        module.device_count = _constant(int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    mode = _mode(torch, absent)
-    mode.__enter__()  # for the rest of the process
+                setattr(module, name, _answering(answer))
+        module.is_available = lambda: False
+        module.device_count = lambda: int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    _mode = _make_mode(torch, absent)
 
 
-def _constant(answer: Any) -> Callable[..., Any]:
-    return lambda *args, **kwargs: answer
+def _answering(answer: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        begin()
+        return answer
+
+    return call
 
 
-def _mode(torch: ModuleType, absent: frozenset[str]) -> Any:
+def begin(backend: Any = _BACKENDS[0]) -> None:
+    """If this backend is one of accelerators, so is the script: from here on, absent ones are stood in for."""
+    global _mode
+    if _mode is not None and any(name in str(backend) for name in _BACKENDS):
+        mode, _mode = _mode, None
+        mode.__enter__()  # for the rest of the process
+
+
+def _make_mode(torch: ModuleType, absent: frozenset[str]) -> Any:
     from torch.overrides import TorchFunctionMode
 
     here = torch.device("cpu")

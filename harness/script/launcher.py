@@ -51,7 +51,6 @@ class Live(Capture):
             self._to.write(b"".join(self._prefix + line + b"\n" for line in lines))
             self._to.flush()
 
-
     def finish(self) -> None:
         """Show a last line that has no end."""
         if self._begun:
