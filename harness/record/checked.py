@@ -301,10 +301,15 @@ def check_dumps(path: Path, models: Sequence[str] = ()) -> Checked:
         rows = ["order: CYCLIC (no one order of all operations serves every rank)"]
         if not found.incomplete:
             rows.append("  nothing is recorded as incomplete: it did not hang this time")
-        for link, (first, then) in zip(found.order.cycle, found.places, strict=True):
+        for link, (first, then), ranks in zip(found.order.cycle, found.places, found.followers, strict=True):
             rows.append(f"  rank {link.rank} issues {found.names[link.first]} before {found.names[link.then]}")
+            if len(ranks) > 1:
+                rows.append(f"      as do {len(ranks)} in all: {explain.ranks(ranks)}")
             if first and then:
                 rows.append(f"      {_code(first)}, then {_code(then)}")
+        if found.common:
+            rows.append("  An order that every rank could follow, as most do:")
+            rows += [f"    {number}. {found.names[key]}" for number, key in enumerate(found.common[:20], 1)]
         sections.append("\n".join(rows))
     telling = _most_telling(judged)
     if telling is not None:

@@ -19,7 +19,7 @@ from harness.errors import InputError
 from harness.record.flight import folder
 from harness.record.flight.mesh import Mesh
 from harness.record.flight.plain import Reader
-from harness.record.flight.scan import Scanner
+from harness.record.flight.scanner import Scanner
 from harness.record.flight.table import Table, read_content, table_of
 
 SMALL = Mesh(1, 2, 6, frames=1)

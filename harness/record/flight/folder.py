@@ -13,7 +13,7 @@ from harness.model.fast import AVAILABLE
 from harness.record.flight.table import SMALL, Table, read_bytes, read_content, table_of
 
 if TYPE_CHECKING:
-    from harness.record.flight.scan import Scanner
+    from harness.record.flight.scanner import Scanner
 
 _NAME = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(\.(json|pkl|pickle|bin|dump|trace))?", re.IGNORECASE)
 
@@ -77,6 +77,6 @@ def frames(path: Path, entry: int) -> Any:
 
 @cache
 def _scanner() -> Scanner:
-    from harness.record.flight.scan import Scanner
+    from harness.record.flight.scanner import Scanner
 
     return Scanner()

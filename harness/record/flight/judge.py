@@ -7,6 +7,7 @@ assumed beyond that (rings that lost entries, ranks without a dump) is said in t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -19,7 +20,7 @@ from harness.model.certificate import Absent, Blocked, Certificate, Clash, Step,
 from harness.model.fast import ENDED, FIRST_USE, State, run, settings
 from harness.model.graphs import shortest_cycle
 from harness.model.operation import InstanceKey
-from harness.model.order import Before, OrderVerdict
+from harness.model.order import Before, OrderVerdict, common_order
 from harness.model.peel import core
 from harness.model.progress import Model
 from harness.record.flight import folder as folders
@@ -35,7 +36,9 @@ _EXACT = 3000
 class Judgement:
     """``order`` over all groups at once, ``models`` maps each to (outcomes, certificate), ``assumed`` are sentences.
 
-    ``places`` are the lines of code of the order's cycle, for each link those of its first and its second call.
+    ``places`` are the lines of code of the order's cycle, for each link those of its first and its second call, and
+    ``followers`` the ranks that issue the link's two calls in its order. ``common`` is an order of the cycle's
+    instances that every rank could follow, if there is one.
     """
 
     ranks: tuple[int, ...]
@@ -44,6 +47,8 @@ class Judgement:
     order: OrderVerdict
     names: dict[InstanceKey, str]
     places: tuple[tuple[Where, Where], ...]
+    followers: tuple[tuple[int, ...], ...]
+    common: tuple[InstanceKey, ...]
     models: dict[str, tuple[frozenset[str], Certificate | None]]
     assumed: tuple[str, ...]
 
@@ -56,7 +61,7 @@ def judge(path: Path, models: Sequence[str] | None = None) -> Judgement:
     _, left = core(
         matched.arrays.op_ptr, matched.op_step, matched.arrays.op_instance, matched.part_ptr, matched.part_op
     )
-    cycle, places, names = _order(matched, left, frames)
+    around, cycle, places = _order(matched, left, frames)
     sends = bool(matched.arrays.op_send.any())
     chosen = models or default_models(sends)
     return Judgement(
@@ -64,8 +69,10 @@ def judge(path: Path, models: Sequence[str] | None = None) -> Judgement:
         operations=len(matched.op_entry),
         incomplete=int(np.count_nonzero(~matched.op_done)),
         order=OrderVerdict("cyclic" if len(left) else "consistent", tuple(cycle)),
-        names=names,
+        names={matched.key(i): f"{matched.kind(i)} {matched.key(i)}" for i in around},
         places=tuple(places),
+        followers=tuple(_followers(matched, link) for link in zip(around, around[1:] + around[:1], strict=True)),
+        common=tuple(_common(matched, around)),
         models={name: _under(matched, name, frames) for name in chosen},
         assumed=(
             "host waits are not recorded: every call is judged as asynchronous"
@@ -113,10 +120,10 @@ def _frames(value: Any) -> Where:
 
 def _order(
     matched: Matched, left: Any, frames: Frames
-) -> tuple[list[Before], list[tuple[Where, Where]], dict[InstanceKey, str]]:
-    """A shortest cycle of "issued before" among the instances left on or between cycles."""
+) -> tuple[list[int], list[Before], list[tuple[Where, Where]]]:
+    """A shortest cycle of "issued before" among the instances left on or between cycles: instances, links, lines."""
     if not len(left):
-        return [], [], {}
+        return [], [], []
     inside = set(left.tolist())
     rank_of, instance_of = matched.arrays.op_rank, matched.arrays.op_instance
     kept = np.isin(instance_of, left)
@@ -146,8 +153,32 @@ def _order(
         at = (int(matched.op_step[op]), int(matched.op_step[other]))
         links.append(Before(rank, "main", matched.key(first), matched.key(then), at))
         places.append((frames.of(op), frames.of(other)))
-    names = {matched.key(i): f"{matched.kind(i)} {matched.key(i)}" for i in cycle}
-    return links, places, names
+    return cycle, links, places
+
+
+def _steps(matched: Matched, instance: int) -> dict[int, int]:
+    """The call with which each rank issued its part."""
+    ops = matched.part_op[matched.part_ptr[instance] : matched.part_ptr[instance + 1]]
+    return dict(zip(matched.arrays.op_rank[ops].tolist(), matched.op_step[ops].tolist(), strict=True))
+
+
+def _followers(matched: Matched, link: tuple[int, int]) -> tuple[int, ...]:
+    """The ranks that issued the first of two instances before the second."""
+    first, then = (_steps(matched, instance) for instance in link)
+    return tuple(matched.ranks[p] for p in sorted(first.keys() & then.keys()) if first[p] < then[p])
+
+
+def _common(matched: Matched, around: list[int]) -> list[InstanceKey]:
+    """One order of these instances that every rank could follow: that of most ranks, if calls on a group allow it."""
+    keys: dict[tuple[int, str], list[tuple[InstanceKey, ...]]] = {}
+    calls: dict[int, list[tuple[int, int]]] = {}
+    for instance in around:
+        for place, step in _steps(matched, instance).items():
+            calls.setdefault(place, []).append((step, instance))
+    most = Counter(tuple(i for _, i in sorted(mine)) for mine in calls.values() if len(mine) > 1).most_common()
+    for way, _ in most:
+        keys[len(keys), "main"] = [(matched.key(i),) for i in way]
+    return common_order(keys) or []
 
 
 # --- models -------------------------------------------------------------------------------------------------
@@ -169,12 +200,14 @@ class _Stuck:
         self._known: dict[int, list[tuple[int, int]]] = {}
 
     def certificate(self, end: str) -> Certificate:
+        """Why the run ended so."""
+        cycle = tuple(self._cycle()) if end == "deadlock" else ()
         return Certificate(
             outcome=end,
             model=self.model,
-            cycle=tuple(self._cycle()) if end == "deadlock" else (),
+            cycle=cycle,
             clashes=tuple(self._clashes()) if end == "mismatch" else (),
-            blocked=tuple(self._blocked()),
+            blocked=tuple(self._blocked({step.rank for step in cycle})),
             unfinished=tuple(self.name(i) for i in islice(self._unfinished(), _BLOCKED)),
         )
 
@@ -264,14 +297,11 @@ class _Stuck:
 
     # --- the rest -------------------------------------------------------------------------------------------
 
-    def _blocked(self) -> Iterator[Blocked]:
-        """Ranks that wait, those that others wait for first; a rank recorded as done waits for nothing."""
-        listed = 0
-        for place in range(self.a.world):
-            head = self._head(place)
-            if head is None or listed == _BLOCKED:
-                continue
-            listed += 1
+    def _blocked(self, first: set[int]) -> Iterator[Blocked]:
+        """Some of the ranks that wait, those of the cycle first; a rank recorded as done waits for nothing."""
+        places = sorted(range(self.a.world), key=lambda place: self.m.ranks[place] not in first)
+        waiting = ((place, head) for place in places if (head := self._head(place)) is not None)
+        for place, head in islice(waiting, _BLOCKED):
             instance = int(self.a.op_instance[head])
             absent = tuple(Absent(self.m.ranks[p], self._instead(p, op)) for p, op in islice(self._slots(instance), 64))
             yield Blocked(self.m.ranks[place], "main", (self.name(instance),), absent, self.frames.of(head))
