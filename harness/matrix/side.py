@@ -15,7 +15,9 @@ from harness.matrix.run import run_cell
 from harness.world import pool
 
 #: What a comparison expects: nothing in particular.
-ANYTHING = Expectation(("completes", "deadlock", "missing", "mismatch", "silent_mix", "wrong_values"))
+ANYTHING = Expectation(
+    ("completes", "deadlock", "missing", "mismatch", "silent_mix", "wrong_values", "crashed", "timeout", "unknown")
+)
 
 
 def main() -> None:
