@@ -84,7 +84,7 @@ class RecordedGroup(Issuer):
         timeout: timedelta | None = None,
     ) -> dist.Work:
         opts = _options(c10d.AllgatherOptions, opts, timeout)
-        into, sent = wire.movable((output, input), self.process.pure)
+        into, sent = (output, input) if self.process.pure else wire.movable((output, input), False)
         return self._collective(
             "all_gather", (input,), opts, lambda: self.inner._allgather_base(into, sent, opts), result=(output,)
         )

@@ -88,17 +88,18 @@ class Issuer(dist.ProcessGroup):
         """Issue an operation and wait for it."""
         recorder = self._recorder
         if recorder.granting:
-            ticket = recorder.call(number, start, depth=4)
+            ticket = Ticket(start)
+            seq = recorder.call(number, ticket, depth=4)
             work = ticket.work
         elif recorder.alone:
             work = start()  # and while it is under way there is time to record it
-            ticket = recorder.call(number, None, depth=4)
+            seq = recorder.call(number, depth=4)
         else:
-            ticket = recorder.call(number, None, depth=4)
+            seq = recorder.call(number, depth=4)
             work = start()
         if work is not None:
             await_transport(recorder, work)
-        recorder.complete(ticket)
+        recorder.complete(seq)
 
     def _p2p(self, kind: str, tensors: Tensors, peer: int, tag: int, start: Start) -> dist.Work:
         """Issue a point-to-point call, or keep it for the batch it belongs to; ``peer`` is a group rank."""

@@ -204,7 +204,7 @@ class Process:
         if recorder.granting and self.model.first_use:
             recorder.await_release()
         recorder.wait((ticket,), at_issue=True)
-        recorder.complete(ticket)
+        recorder.complete(ticket.seq)
 
     # --- point to point -------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class RecordedWork(Work):
                 await_transfer(ticket)
             elif ticket.work is not None:
                 await_transport(self._recorder, ticket.work)
-            self._recorder.complete(ticket)
+            self._recorder.complete(ticket.seq)
         self._done = True
 
     # --- asking ---------------------------------------------------------------------------------------------

@@ -190,27 +190,28 @@ class Recorder:
             if not hold:
                 self._send_soon(ns)
 
-    def call(self, op: int, start: Callable[[], Any] | None, *, depth: int = 2) -> Ticket:
-        """The calling thread issues an operation and waits for it at once; returns its ticket, which is granted.
+    def call(self, op: int, ticket: Ticket | None = None, *, depth: int = 2) -> int:
+        """The calling thread issues an operation and waits for it at once; returns its sequence number.
 
-        One event instead of two, and no handle. Without ``start`` there is no grant to wait for: the caller hands
+        One event instead of two, and no handle. With a ticket, it is granted on return. Without, the caller hands
         the operation to its engine, and waits there. Raises as `issue` and `wait` do.
         """
         ns = time.monotonic_ns()
-        ticket = Ticket(start)
         with self._lock:
-            self.check()
-            ticket.seq = self._seq
-            self._seq += 1
-            if start is not None:
-                self._tickets[ticket.seq] = ticket
+            if self._stop is not None:
+                raise self._error()
+            seq = self._seq
+            self._seq = seq + 1
+            if ticket is not None:
+                ticket.seq = seq
+                self._tickets[seq] = ticket
             where = self._where(depth + 1)
-            self._records.append(("s", ticket.seq, self._thread(), op, where, self._others(), ns))
+            self._records.append(("s", seq, self._thread(), op, where, self._others(), ns))
             self._send_soon(ns)
-        if start is not None:
+        if ticket is not None:
             self._pass(ticket, None)
             self.check_tickets((ticket,))
-        return ticket
+        return seq
 
     def _send_soon(self, ns: int) -> None:
         """Send now, unless nobody waits for these events and more come at once."""
@@ -263,11 +264,11 @@ class Recorder:
                 return False
             self._look_around()
 
-    def complete(self, ticket: Ticket) -> None:
+    def complete(self, seq: int) -> None:
         """The transport is done with the operation on this rank; travels with the next event."""
         if self.recording:
             with self._lock:
-                self._records.append(("c", ticket.seq, time.monotonic_ns()))
+                self._records.append(("c", seq, time.monotonic_ns()))
 
     def note(self, name: str, value: Any) -> None:
         """Keep ``value`` (JSON-able) in the evidence."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 
 from harness.world.messages import Frame
 
@@ -21,6 +21,7 @@ _SKIPPED = tuple(
         ("torch", "distributed", "c10d_logger.py"),
         ("torch", "distributed", "_functional_collectives.py"),
         ("torch", "_ops.py"),
+        ("torch", "overrides.py"),
         ("torch", "utils", "_contextlib.py"),
         ("torch", "nn", "modules", "module.py"),
         ("deepspeed", "comm", "comm.py"),
@@ -33,10 +34,15 @@ _SKIPPED = tuple(
         ("runpy.py",),
     )
 )
-_OWN = tuple(os.path.join(_HARNESS, room) + os.sep for room in ("backends", "programs", "record", "world"))
+_OWN = tuple(os.path.join(_HARNESS, room) + os.sep for room in ("backends", "programs", "record", "script", "world"))
 
-#: Whether frames of a code object are kept, by its id; the object is held, so that no other one gets its id.
-_kept: dict[int, tuple[bool, CodeType]] = {}
+#: Below this, a stack is the harness's own to the end.
+_BOTTOM = os.path.join(_HARNESS, "world", "rank.py")
+
+#: What becomes of a code object's frames, by its id; the object is held, so that no other one gets its id.
+_KEPT, _LEFT_OUT, _END = range(3)
+_fates: dict[int, int] = {}
+_codes: dict[int, CodeType] = {}
 
 
 class Stacks:
@@ -47,18 +53,23 @@ class Stacks:
 
     def here(self, depth: int) -> tuple[int, tuple[Frame, ...] | None]:
         """The number of the caller's stack, and its frames if it is new. ``depth`` innermost frames are left out."""
-        frame = sys._getframe(depth)
+        frame: FrameType | None = sys._getframe(depth)
         key: list[int] = []
-        looked = 0
-        while frame is not None and looked < LOOK and len(key) < 2 * KEEP:
+        fates = _fates
+        for _ in range(LOOK):
+            if frame is None:
+                break
             code = frame.f_code
-            kept = _kept.get(id(code))
-            if kept is None:
-                kept = _kept[id(code)] = (_keep(code), code)
-            if kept[0]:
+            fate = fates.get(id(code))
+            if fate is None:
+                fate = _decide(code)
+            if fate == _KEPT:
                 key += id(code), frame.f_lasti
-            frame = frame.f_back  # type: ignore[assignment]
-            looked += 1
+                if len(key) == 2 * KEEP:
+                    break
+            elif fate == _END:
+                break
+            frame = frame.f_back
         known = self._numbers.get(stack := tuple(key))
         if known is not None:
             return known, None
@@ -66,15 +77,23 @@ class Stacks:
         return number, _frames(key)
 
 
-def _keep(code: CodeType) -> bool:
+def _decide(code: CodeType) -> int:
     file = code.co_filename
-    return not (file.startswith(_OWN) or file.startswith("<frozen") or file.endswith(_SKIPPED))
+    if file == _BOTTOM:
+        fate = _END
+    elif file.startswith(_OWN) or file.startswith("<frozen") or file.endswith(_SKIPPED):
+        fate = _LEFT_OUT
+    else:
+        fate = _KEPT
+    _codes[id(code)] = code
+    _fates[id(code)] = fate
+    return fate
 
 
 def _frames(key: list[int]) -> tuple[Frame, ...]:
     frames = []
     for number, lasti in zip(key[::2], key[1::2], strict=True):
-        code = _kept[number][1]
+        code = _codes[number]
         frames.append(Frame(code.co_filename, _line_at(code, lasti), code.co_name))
     return tuple(frames)
 

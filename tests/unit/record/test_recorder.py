@@ -228,7 +228,7 @@ def test_real_engine_holds_events_while_they_come_thick_and_sends_them_when_aske
     recorder, sender = begun(GLOO)
     number = recorder.operation(GATHER)
     for _ in range(3):
-        recorder.call(number, None)
+        recorder.call(number)
     assert len(sender.of("s")) == 1, "the first is new"
     recorder.on_message(Probe(1))
     assert len(sender.of("s")) == 3
@@ -239,7 +239,7 @@ def test_real_engine_holds_nothing_long() -> None:
     number = recorder.operation(GATHER)
     for count in range(1, 4):
         recorder._sent_ns = 0
-        recorder.call(number, None)
+        recorder.call(number)
         assert len(sender.of("s")) == count
 
 
