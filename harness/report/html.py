@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -19,9 +20,11 @@ from harness.report.picture import picture
 from harness.report.terminal import WORDS, reasons
 
 _PAGE = files("harness.report") / "page"
-#: Evidence may be of any size, and a report must open: operations and characters of one text per cell, bytes of all
-#: pictures.
-MOST_MARKS, MOST_TEXT, MOST_BYTES = 20_000, 20_000, 40_000_000
+#: Evidence may be of any size, and a report must open: operations per cell, characters of one text of a cell that came
+#: out as expected and of another, bytes of all pictures and texts.
+MOST_MARKS, MOST_TEXT_EXPECTED, MOST_TEXT, MOST_BYTES = 20_000, 2_000, 20_000, 20_000_000
+#: What no text shows: control characters, and those that change the direction of writing.
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def html(run: Run, legend: Sequence[str], title: str = "collective harness") -> 
 
 
 def _pages(records: Sequence[Record]) -> list[_Page]:
-    """Every cell's page; unexpected cells get their pictures first where there is not room for all."""
+    """Every cell's page; where there is not room for all pictures and stacks, unexpected cells get theirs first."""
     room = MOST_BYTES
     drawn: dict[int, tuple[str, str, list[_Stack]]] = {}
     for at in sorted(range(len(records)), key=lambda at: records[at].result.standing != "unexpected"):
@@ -82,13 +85,15 @@ def _pages(records: Sequence[Record]) -> list[_Page]:
             drawn[at] = "", "", []
             continue
         data, note, stacks = _drawn(record)
-        if len(data) > room:
-            data, note = "", "no picture: the report would grow too large; a report of this cell's folder alone has it"
-        room -= len(data)
+        size = len(data) + sum(len(stack.text) for stack in stacks)
+        if size > room:
+            data, stacks = "", []
+            note = "no picture and no stacks: the report would grow too large; a report of this cell alone has them"
+        else:
+            room -= size
         drawn[at] = data, note, stacks
     return [
-        _Page(r.result, case(r.result.cell), r.path.name, _pairs(r.versions), *drawn[at])
-        for at, r in enumerate(records)
+        _Page(r.result, case(r.result.cell), r.path.name, _pairs(r.versions), *drawn[i]) for i, r in enumerate(records)
     ]
 
 
@@ -101,29 +106,32 @@ def _drawn(record: Record) -> tuple[str, str, list[_Stack]]:
         if len(found.marks) > MOST_MARKS:
             note = f"only the last {MOST_MARKS} of {len(found.marks)} operations are drawn"
         data = json.dumps(found.last(MOST_MARKS).to_json(), separators=(",", ":"))
-        return data, note, list(_stacks(lines))
+        return (
+            data,
+            note,
+            list(_stacks(lines, MOST_TEXT_EXPECTED if record.result.standing == "expected" else MOST_TEXT)),
+        )
     except Exception as error:  # noqa: BLE001 - evidence may hold anything; the other cells' pages don't suffer
         return "", f"its evidence could not be drawn: {error!r}"[:MOST_TEXT], []
 
 
-def _stacks(lines: Sequence[Mapping[str, Any]]) -> Iterator[_Stack]:
+def _stacks(lines: Sequence[Mapping[str, Any]], most: int) -> Iterator[_Stack]:
     """What each rank raised, where (a blocked call raises in its own rank) or where it was found, and what it wrote."""
     for line in lines:
         if line["type"] != "rank":
             continue
         error = line.get("error")
         if error:
-            yield _Stack(line["rank"], str(error["type"]), _bounded(error.get("traceback") or error["message"]))
+            yield _Stack(line["rank"], str(error["type"]), _end(error.get("traceback") or error["message"], most))
         for name, what in (("stack", "its threads when it was stopped"), ("stderr", "stderr"), ("stdout", "stdout")):
             if line.get(name) and not line["ok"]:
-                yield _Stack(line["rank"], what, _bounded(line[name]))
+                yield _Stack(line["rank"], what, _end(line[name], most))
 
 
-def _bounded(text: Any) -> str:
-    """The end of a text, without control characters."""
-    tail = str(text)[-MOST_TEXT:]
-    shown = "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in tail)
-    return shown if len(tail) == len(str(text)) else "...\n" + shown
+def _end(text: Any, most: int) -> str:
+    """The end of a text, at most so many characters, all of them visible."""
+    whole = str(text)
+    return ("...\n" if len(whole) > most else "") + _HIDDEN.sub("\N{REPLACEMENT CHARACTER}", whole[-most:])
 
 
 def _pairs(values: Mapping[str, object]) -> str:

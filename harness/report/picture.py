@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Any
 
 from harness.model.certificate import Certificate
@@ -75,27 +74,30 @@ class Picture:
         return Picture(self.ranks, kept, self.arrows, [place for place in self.parted if place in there])
 
     def to_json(self) -> dict[str, Any]:
-        """Compact, for a script: times in microseconds from the first issue."""
+        """Compact, for a script: times in microseconds from the first issue, texts by their place in ``texts``."""
         start = min((mark.issued for mark in self.marks), default=0)
         groups = list(dict.fromkeys(mark.op.group for mark in self.marks))
         at = {group: index for index, group in enumerate(groups)}
+        texts: dict[str, int] = {}
+        marks = [
+            [
+                mark.rank,
+                mark.seq,
+                texts.setdefault(mark.thread, len(texts)),
+                at[mark.op.group],
+                texts.setdefault(mark.name, len(texts)),
+                texts.setdefault("" if mark.op.label in (mark.op.kind, "p2p") else mark.op.label, len(texts)),
+                (mark.issued - start) / 1000,
+                None if mark.done is None else (mark.done - start) / 1000,
+                texts.setdefault(mark.where, len(texts)),
+            ]
+            for mark in self.marks
+        ]
         return {
             "ranks": self.ranks,
             "groups": [shown(group) for group in groups],
-            "marks": [
-                [
-                    mark.rank,
-                    mark.seq,
-                    mark.thread,
-                    at[mark.op.group],
-                    mark.name,
-                    "" if mark.op.label in (mark.op.kind, "p2p") else mark.op.label,
-                    (mark.issued - start) / 1000,
-                    None if mark.done is None else (mark.done - start) / 1000,
-                    mark.where,
-                ]
-                for mark in self.marks
-            ],
+            "texts": list(texts),
+            "marks": marks,
             "arrows": [[a.kind, *a.here, *a.there] for a in self.arrows],
             "parted": self.parted,
         }
@@ -228,4 +230,4 @@ def _place(frames: Any) -> str:
     if not frames:
         return ""
     file, line, function = frames[0]
-    return f"{PurePath(file).name}:{line} in {function}"
+    return f"{str(file).rpartition('/')[2]}:{line} in {function}"

@@ -47,7 +47,8 @@ function setUp(section) {
   section.classList.add("drawn");
   const data = JSON.parse(section.dataset.picture);
   const marks = data.marks.map(([rank, seq, thread, group, name, label, issued, done, where]) =>
-    ({ rank, seq, thread, group, name, label, issued, done, where }));
+    ({ rank, seq, thread: data.texts[thread], group, name: data.texts[name], label: data.texts[label], issued, done,
+       where: data.texts[where] }));
   const form = document.createElement("form");
   const groups = data.groups.map((name, index) =>
     `<label><input type="checkbox" name="group" value="${index}" checked><span class="swatch" style="background:${COLOURS[index % COLOURS.length]}"></span>${escaped(name)}</label>`);

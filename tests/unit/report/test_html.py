@@ -87,9 +87,11 @@ def test_a_report_stays_of_a_size_that_opens(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(module, "MOST_MARKS", 4)
     page = html(load_run(tmp_path), [])
     assert page.count("only the last 4 of 6 operations are drawn") == 2
-    monkeypatch.setattr(module, "MOST_BYTES", 800)
+    size = max(len(p.picture) + sum(len(s.text) for s in p.stacks) for p in module._pages(load_run(tmp_path).records))
+    monkeypatch.setattr(module, "MOST_BYTES", size)
     page = html(load_run(tmp_path), [])
     assert page.count('class="lanes"') == 1, "room for one"
+    assert page.count("no picture and no stacks") == 1
     article = page.split(f'<article id="{UNEXPECTED.cell.id}"')[1].split("</article>")[0]
     assert 'class="lanes"' in article, "and it is the one that matters"
     monkeypatch.setattr(module, "MOST_TEXT", 10)

@@ -69,7 +69,7 @@ def test_a_consistent_order_has_no_divergence() -> None:
 
 def test_evidence_without_operations_is_an_empty_picture() -> None:
     first = evidence(INVERSION, "lane", AS_EXPECTED)[:1]
-    assert picture(first).to_json() == {"ranks": 4, "groups": [], "marks": [], "arrows": [], "parted": []}
+    assert picture(first).to_json() == {"ranks": 4, "groups": [], "texts": [], "marks": [], "arrows": [], "parted": []}
 
 
 def test_the_trace_pairs_every_begin_with_an_end() -> None:
