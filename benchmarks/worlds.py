@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks import _peers
-from benchmarks._peers.body import gather
+from benchmarks._peers import measure
+from benchmarks._peers.body import gather, ready
 from harness.world.world import World
 
 #: Ranks, and the seconds in which so many are to stand ready.
@@ -21,14 +21,6 @@ START_BARS = {2: 0.15, 4: 0.25, 8: 0.5}
 STARTS, TESTS, KEPT = 9, 2, 20
 #: A fresh world is so many times faster than spawned ranks at 4 ranks, a kept one so many than kept ones at 4 and 8.
 SPAWN_BAR, KEPT_BAR = 20.0, 5.0
-
-
-def ready() -> float:
-    """In a rank: make DeepSpeed ready for use, and gather; returns the rank's own mebibytes."""
-    import deepspeed
-
-    deepspeed.init_distributed("gloo", verbose=False, auto_mpi_discovery=False)
-    return gather()
 
 
 def run() -> list[dict[str, Any]]:
@@ -81,12 +73,12 @@ def _kept(ranks: int) -> list[float]:
     return seconds
 
 
-def _measured(peer: str, ranks: int, tests: int) -> _peers.Measured | None:
-    reason = _peers.why_not(peer)
+def _measured(peer: str, ranks: int, tests: int) -> measure.Measured | None:
+    reason = measure.why_not(peer)
     if reason is not None:
         print(f"{peer} is not measured: {reason}", file=sys.stderr)
         return None
-    return _peers.measure(peer, ranks, tests)
+    return measure.measure(peer, ranks, tests)
 
 
 def _plain(value: float, peer: float) -> float:

@@ -264,6 +264,7 @@ def main() -> None:
     missing = preload(PRELOAD + tuple(sys.argv[2:]))
     gc.collect()
     gc.freeze()  # so that ranks do not copy the pages of what is never collected
+    processes.use_huge_pages()
     processes.die_with_parent(0)
     ForkServer(sock).serve(missing)
     os._exit(0)  # nothing is left to tidy, and unloading these libraries takes a while

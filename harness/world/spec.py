@@ -13,8 +13,13 @@ PRELOAD = (
     "numpy",
     "cloudpickle",
     "torch._inductor.compile_fx",
+    "torch.utils.file_baton",
     "deepspeed",
+    "deepspeed.comm.mori",
     "harness.world.rank",
+    "harness.backends.process",
+    "harness.backends.lane",
+    "harness.scenario",
 )
 
 #: Set for every fork server unless the environment says otherwise: one thread each, no device, loopback only.
