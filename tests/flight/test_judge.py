@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.errors import InputError
 from harness.model.operation import LIFECYCLE, Operation
 from harness.model.order import order_of
 from harness.model.outcomes import outcomes
@@ -236,3 +237,29 @@ def test_gloo_names_no_ranks(tmp_path: Path) -> None:
     assert found.incomplete == 0
     assert any("names no ranks" in sentence for sentence in found.assumed)
     assert replace(found, assumed=()).models["lane"][0] == {"deadlock"}
+
+
+def test_ranks_that_issued_nothing(tmp_path: Path) -> None:
+    found = dumps(tmp_path, [], [])
+    assert (found.ranks, found.operations, found.order.verdict) == ((0, 1), 0, "consistent")
+    assert all(outcome == {"completes"} for outcome, _ in found.models.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"collective_seq_id": None}, "entry 0: its collective_seq_id is missing"),
+        ({"profiling_name": "nccl:send 0->7", "p2p_seq_id": 1}, "beyond its group"),
+        ({"profiling_name": "nccl:send 1->0", "p2p_seq_id": 1}, "no call of rank 0"),
+    ],
+)
+def test_entries_that_contradict_themselves(change: dict[str, Any], match: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=match):
+        dumps(tmp_path, [call(0, "0", 1) | change], [call(0, "0", 1)])
+
+
+def test_numbers_far_apart(tmp_path: Path) -> None:
+    """Sequence numbers that no counter reached cost no memory."""
+    found = dumps(tmp_path, [call(0, "0", 1), call(1, "0", 2**61)], [call(0, "0", 1), call(1, "0", 2**61)])
+    assert found.order.verdict == "consistent"
+    assert found.models["lane"][0] == {"completes"}

@@ -199,7 +199,8 @@ class _Matcher:
     def _slots(self, keys: _Keys, instance: Any, part_ptr: Any, part_op: Any) -> tuple[Any, Any, Any]:
         """Per instance the parts it needs: those recorded, and those that were never issued by ranks with a dump."""
         collective = keys.source < 0
-        have = np.array([sum(r in self.place for r in g.ranks) for g in self.groups], np.int64)
+        present = [[self.place[r] for r in group.ranks if r in self.place] for group in self.groups]
+        have = np.array([len(places) for places in present], np.int64)
         need = np.where(collective, have[keys.group], 2) if len(keys.group) else np.zeros(0, np.int64)
         short = np.flatnonzero(np.diff(part_ptr) < need)
         extra: dict[int, list[int]] = {}
@@ -208,11 +209,13 @@ class _Matcher:
             parts = part_op[part_ptr[i] : part_ptr[i + 1]]
             here = set(self.op_rank[parts].tolist())
             number, group = int(keys.number[i]), int(keys.group[i])
-            members = self.groups[group].ranks if collective[i] else (int(keys.source[i]), int(keys.target[i]))
+            if collective[i]:
+                places = present[group]
+            else:
+                places = [self.place[int(r)] for r in (keys.source[i], keys.target[i]) if int(r) in self.place]
             never = []
-            for rank in members:
-                place = self.place.get(rank)
-                if place is None or place in here:
+            for place in places:
+                if place in here:
                     continue
                 lost = history.lost(place, group, number) if collective[i] else self._p2p_lost(place, number)
                 if not lost:
@@ -253,7 +256,7 @@ class _Matcher:
         shift = np.cumsum([0, *open_ranks[:-1].tolist()], dtype=np.int64)
         at = np.arange(len(heads)) + shift[self.op_rank[heads]]
         code[at], a[at], b[at] = ISSUE, heads, sizes
-        members = [[self.place[r] for r in g.ranks if r in self.place] for g in self.groups]
+        members = [[self.place[r] for r in group.ranks if r in self.place] for group in self.groups]
         member_ptr = np.cumsum([0, *map(len, members)], dtype=np.int64)
         index = {
             (number, place): int(member_ptr[number]) + at

@@ -141,6 +141,10 @@ def issued(table: Table, rank: int, names: Interner) -> Issued:
             file=table.file,
         )
     keep &= ~(point & (source == target))
+    nameless = keep & ~point & (rows[:, SEQ] < 0)
+    if nameless.any():
+        place = int(np.flatnonzero(nameless)[0])
+        raise InputError(f"entry {int(order[place])}: its collective_seq_id is missing", file=table.file)
     return Issued(
         group=group[keep].astype(np.int32),
         kind=np.array([names.number(names.kinds, k.name) for k in kinds], np.int16)[rows[keep, NAME]],
