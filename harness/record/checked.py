@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, InputError
 from harness.model import explain
@@ -18,8 +18,14 @@ from harness.model.operation import POINT_TO_POINT
 from harness.model.order import OrderVerdict, order_of
 from harness.model.outcomes import TooManyInterleavings, judge
 from harness.model.program import Call, DeviceSync, Hear, Program, Statement, Tell, Wait
+from harness.model.progress import Model
+
+if TYPE_CHECKING:
+    from harness.model.fast import Arrays
 
 MODELS = ("independent", "lane", "lanes:2", "host_blocking", "first_use")
+#: From so many statements on, compiling is worth its second.
+LONG = 100_000
 
 
 @dataclass(frozen=True)
@@ -119,7 +125,8 @@ def _checked(
 ) -> Checked:
     """``places`` maps statement lines to the code they stand for, where that isn't the program itself."""
     names = list(models) or list(dict.fromkeys([*_default_models(program), *program.expect]))
-    judged = {name: _under(program, name, places) for name in names}
+    arrays = _arrays(program)
+    judged = {name: _under(program, name, places, arrays) for name in names}
     histories = program.histories()
     try:
         verdict = order_of(histories)
@@ -147,8 +154,25 @@ def _default_models(program: Program) -> Iterator[str]:
         yield from (f"{name}+buffered" for name in MODELS)
 
 
-def _under(program: Program, model: str, places: Mapping[int, Where] | None) -> Under:
+def _arrays(program: Program) -> Arrays | None:
+    """The compiled form, of programs without threads that are long enough to be worth it."""
+    calls = [t for rank in range(program.world) for t in program.threads(rank).values()]
+    if len(calls) > program.world or sum(map(len, calls)) < LONG:
+        return None
+    from harness.model import fast
+    from harness.model.compact import arrays_of
+
+    return arrays_of(program) if fast.AVAILABLE else None
+
+
+def _under(program: Program, model: str, places: Mapping[int, Where] | None, arrays: Arrays | None) -> Under:
     expected = frozenset(program.expect[model]) if model in program.expect else None
+    if arrays is not None:
+        from harness.model.fast import run, settings
+
+        outcomes = run(arrays, **settings(Model.parse(model))).outcomes
+        if outcomes == {"completes"}:  # else the plain machine is asked again, for its certificate
+            return Under(outcomes, None, expected)
     try:
         judgement = judge(program, model)
     except TooManyInterleavings as error:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness.cli import main
+from harness.record import checked
 from harness.record.flight.mesh import Mesh
 
 PUBLIC = Path(__file__).parents[2] / "scenarios" / "public"
@@ -117,3 +118,11 @@ def test_unusable_paths(tmp_path: Path) -> None:
     result = check("--json", PUBLIC / "seed-fixed.yaml", tmp_path / "bad.yaml", PUBLIC / "seed.yaml")
     assert result.exit_code == 2
     assert [("error" in json.loads(line)) for line in result.stdout.splitlines()] == [False, True, False]
+
+
+@pytest.mark.slow
+def test_long_programs_are_judged_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled machine decides for long ones; here for all that have no threads."""
+    plain = objects(PUBLIC)
+    monkeypatch.setattr(checked, "LONG", 0)
+    assert objects(PUBLIC) == plain
