@@ -62,7 +62,8 @@ def examine(wanted: Iterable[str] = ()) -> Checkup:
     installed = versions() | {name: version for name in _MORE if (version := _version(name))}
     seen = tuple(str(found) for found in devices())
     findings = [*_limits(), *traps(installed, os.environ, Path.home())]
-    return Checkup(installed, hardware(), seen, lacking, tuple(findings))
+    machine = {name: value for name, value in hardware().items() if name != "command"}
+    return Checkup(installed, machine, seen, lacking, tuple(findings))
 
 
 def _version(package: str) -> str | None:
@@ -101,13 +102,20 @@ def traps(installed: Mapping[str, str], env: Mapping[str, str], home: Path) -> I
         yield from trap(installed, env)
     folder = Path(env.get("TORCH_EXTENSIONS_DIR", home / ".cache" / "torch_extensions"))
     for lock in sorted(folder.glob("**/lock")):
-        if time.time() - lock.stat().st_mtime > STALE:
-            yield Finding(
-                "torch extensions",
-                f"{lock} was left by a compile that was killed: every start waits for it",
-                f"rm {lock}",
-                fault=True,
-            )
+        if time.time() - lock.stat().st_mtime > STALE and not _at_work(lock.parent):
+            text = f"{lock} was left by a compile that was killed: whatever loads that extension waits for ever"
+            yield Finding("torch extensions", text, f"rm {lock}")
+
+
+def _at_work(folder: Path) -> bool:
+    """Whether a process runs in the folder, as a compile's do."""
+    for process in Path("/proc").glob("[0-9]*/cwd"):
+        try:
+            if process.readlink() == folder:
+                return True
+        except OSError:
+            continue  # it has ended, or is another user's
+    return False
 
 
 def _mpi_beside_impi(installed: Mapping[str, str], env: Mapping[str, str]) -> Iterator[Finding]:
