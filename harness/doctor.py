@@ -164,7 +164,7 @@ def _hash_seed(installed: Mapping[str, str], env: Mapping[str, str]) -> Iterator
     if env.get("PYTHONHASHSEED", "random") != "random":
         yield Finding(
             "PYTHONHASHSEED",
-            "is set (tox does so): sets of strings iterate alike in all ranks, which hides orders that differ in production",
+            "is set (tox does so): sets of strings iterate alike in all ranks, which hides orders that differ",
             "unset it",
         )
 
