@@ -175,9 +175,17 @@ def test_rings_that_lost_different_amounts(tmp_path: Path) -> None:
     assert any("ring of rank 1" in sentence for sentence in found.assumed)
 
 
+def test_a_lossy_ring_shows_no_first_use(tmp_path: Path) -> None:
+    """The first call that is left on a group is not the first there was."""
+    whole = [call(0, "0", 1), call(1, "1", 1), call(2, "1", 2), call(3, "0", 2)]
+    found = dumps(tmp_path, whole, whole[2:])
+    assert found.order.verdict == "consistent"
+    assert found.models["first_use"][0] == {"completes"}
+
+
 def test_a_ring_that_lost_a_whole_group(tmp_path: Path) -> None:
     """Whether the lost group's call was issued is known from the status, where there is one."""
-    first, second = [call(0, "1", 1), call(1, "0", 1)], [call(7, "0", 1)]
+    first, second = [call(0, "1", 1, state="started"), call(1, "0", 1)], [call(7, "0", 1)]
     for last, expected in ((1, "completes"), (0, "missing")):
         status = [{}, {"0": {"last_enqueued_collective": 1}, "1": {"last_enqueued_collective": last}}]
         folder = tmp_path / str(last)
@@ -263,3 +271,15 @@ def test_numbers_far_apart(tmp_path: Path) -> None:
     found = dumps(tmp_path, [call(0, "0", 1), call(1, "0", 2**61)], [call(0, "0", 1), call(1, "0", 2**61)])
     assert found.order.verdict == "consistent"
     assert found.models["lane"][0] == {"completes"}
+
+
+def test_what_completed_elsewhere_was_issued(tmp_path: Path) -> None:
+    """Dumps are taken one after the other: the earlier one lacks what the later one saw complete."""
+    later = [call(0, "0", 1), call(1, "0", 2)]
+    found = dumps(tmp_path, later, later[:1])
+    assert found.models["lane"][0] == {"completes"}
+    assert any("taken earlier" in sentence for sentence in found.assumed)
+    unfinished = [call(0, "0", 1), call(1, "0", 2, state="started")]
+    assert dumps(tmp_path, unfinished, later[:1]).models["lane"][0] == {"missing"}
+    rooted = [call(0, "0", 1), call(1, "0", 2, name="broadcast")]
+    assert dumps(tmp_path, rooted, later[:1]).models["lane"][0] == {"missing"}

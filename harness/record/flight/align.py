@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from harness.model.fast import ISSUE, SYNC, Arrays
-from harness.model.operation import Group, InstanceKey
+from harness.model.operation import SYMMETRIC, Group, InstanceKey
 from harness.model.peel import buckets
 from harness.record.flight.folder import Dumps
 from harness.record.flight.operations import Interner, Issued, group_of, issued
@@ -99,6 +99,7 @@ class _Matcher:
         self.group = self._all("group")
         self.source, self.target = self._all("source"), self._all("target")
         self.kind, self.done = self._all("kind"), self._all("done")
+        self.symmetric = [kind in SYMMETRIC for kind in names.kinds]
         self.notes: list[str] = []
         self.groups = self._groups()
 
@@ -205,6 +206,7 @@ class _Matcher:
         short = np.flatnonzero(np.diff(part_ptr) < need)
         extra: dict[int, list[int]] = {}
         history = _History(self.lists)
+        shown = 0
         for i in short.tolist():
             parts = part_op[part_ptr[i] : part_ptr[i + 1]]
             here = set(self.op_rank[parts].tolist())
@@ -220,9 +222,21 @@ class _Matcher:
                 lost = history.lost(place, group, number) if collective[i] else self._p2p_lost(place, number)
                 if not lost:
                     never.append(place)
-            if never:
+            if never and self._met(parts):
+                shown += 1
+            elif never:
                 extra[i] = never
+        if shown:
+            self.notes.append(
+                f"{shown} operations completed on some ranks and are not in the dumps of others, which were taken "
+                "earlier: taken to have been issued there"
+            )
         return _with_extra(part_ptr, part_op, self.op_rank, extra)
+
+    def _met(self, parts: Any) -> bool:
+        """Whether one part's completion proves that all were issued: so it is where every rank needs every other."""
+        done = parts[self.done[parts]]
+        return len(done) > 0 and self.symmetric[self.kind[done[0]]]
 
     def _p2p_lost(self, place: int, number: int) -> bool:
         """A lossy pair counts back from its last completed call: what is numbered below 0 had completed."""
@@ -256,7 +270,9 @@ class _Matcher:
         shift = np.cumsum([0, *open_ranks[:-1].tolist()], dtype=np.int64)
         at = np.arange(len(heads)) + shift[self.op_rank[heads]]
         code[at], a[at], b[at] = ISSUE, heads, sizes
-        members = [[self.place[r] for r in group.ranks if r in self.place] for group in self.groups]
+        # A ring that lost entries says nothing of first uses: its rank has used its groups before.
+        known = {rank: place for rank, place in self.place.items() if not self.lists[place].lost}
+        members = [[known[r] for r in group.ranks if r in known] for group in self.groups]
         member_ptr = np.cumsum([0, *map(len, members)], dtype=np.int64)
         index = {
             (number, place): int(member_ptr[number]) + at

@@ -15,7 +15,7 @@ from harness.record.flight.table import SMALL, Table, read_bytes, read_content, 
 if TYPE_CHECKING:
     from harness.record.flight.scanner import Scanner
 
-_NAME = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(\.(json|pkl|pickle|bin|dump|trace))?", re.IGNORECASE)
+_NAME = re.compile(r"(?P<prefix>.*?)(?P<rank>\d{1,7})(\.(json|pkl|pickle|pt|bin|dump|trace))?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
