@@ -21,9 +21,7 @@ from harness.model.program import Program
 @click.option("--record", "folder", type=click.Path(path_type=Path), help="Write flight-recorder dumps there.")
 @click.option("--evidence", type=click.Path(path_type=Path), help="Write the evidence to this file (.jsonl).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
-def command(
-    path: Path, backend: str, limit: float, folder: Path | None, evidence: Path | None, as_json: bool
-) -> None:
+def command(path: Path, backend: str, limit: float, folder: Path | None, evidence: Path | None, as_json: bool) -> None:
     """Run PROGRAM in a world of its size, with inputs that show whose data they are, and compare with the model.
 
     Exit code 0 if it did what the model allows, 1 if not, 2 if it cannot be run.
