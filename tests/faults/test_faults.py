@@ -31,6 +31,14 @@ from .table import DOCUMENT, Row, read
 BOUND = 2.0
 
 
+def bound() -> float:
+    """The bound here and now: longer where more than four processes compete for each core.
+
+    A machine that runs the tests and little else keeps to `BOUND`.
+    """
+    return BOUND * max(1.0, os.getloadavg()[0] / (4 * (os.cpu_count() or 1)))
+
+
 @dataclass(frozen=True)
 class Fault:
     """``cause`` must be part of the explanation; ``{victim}`` in it is the rank. ``limit`` is the run's, in seconds."""
@@ -98,7 +106,7 @@ def test_fault(fault: Fault, backend: str, size: int, fault_table: list[Row]) ->
     fault_table.append(Row(fault.name, backend, size, found.verdict, found.explanation, seconds, run.tainted))
     assert found.verdict == fault.verdict, found.explanation
     assert fault.cause.format(victim=victim) in found.explanation
-    assert seconds < (fault.limit if fault.verdict == "timeout" else 0) + BOUND
+    assert seconds < (fault.limit if fault.verdict == "timeout" else 0) + bound()
     if fault.verdict != "completes" and fault.body not in (bodies.all_raise, bodies.native_abort):
         assert run.culprits == (victim,)
     if run.tainted:
@@ -222,10 +230,12 @@ def _leaves_shared_memory() -> None:
 
 
 def test_shared_memory_of_killed_ranks_is_removed() -> None:
-    before = set(os.listdir("/dev/shm"))
-    run = pool.get(2, "gloo").run(_leaves_shared_memory)
+    world = pool.get(2, "gloo")
+    traces = _traces(world)
+    run = world.run(_leaves_shared_memory)
     assert run.tainted
-    assert set(os.listdir("/dev/shm")) <= before
+    names = os.listdir("/dev/shm")
+    assert not [name for name in names if traces.tag in name or any(f"torch_{pid}_" in name for pid in traces.pids)]
 
 
 def test_rank_0_may_die_too() -> None:
