@@ -32,6 +32,8 @@ PROGRESS = 1.0
 #: With no message for so long, the supervisor looks whether something is stuck, and evidence is written; in seconds.
 #: Ranks come first: what is written between two messages, they wait for.
 LOOK = 0.001
+#: So long the clock and the processes are not looked at while messages come thick, in seconds.
+BUSY = 0.005
 #: More lines of evidence than this are written though messages keep coming.
 UNWRITTEN = 256
 #: How long a real engine's events may gather while they come thick, in seconds; a socket holds some hundreds.
@@ -112,16 +114,7 @@ class Running:
             now = time.monotonic()
             times = (limit_at, self._kill_at, self._stop_at, report, *self._closed.values())
             wake = min(t - now for t in times if t is not None)
-            restless, unwritten = self._supervisor.restless, self._supervisor.unwritten
-            soon = LOOK if restless or unwritten else self._patience
-            messages = self._world.loop.step(min(wake, soon))
-            for member, message in messages:
-                self._take(member, message)
-            if unwritten > UNWRITTEN or not messages:
-                self._supervisor.write()
-            if not messages and (restless or not self._granting):
-                self._send(self._supervisor.look())
-            self._rest(messages)
+            self._serve(wake)
             self._look_for_ends()
             self._watch_proof()
             now = time.monotonic()
@@ -136,6 +129,23 @@ class Running:
             elif self._pending and self._kill_at is not None and now >= self._kill_at:
                 self._kill()
         return self._conclude(time.monotonic() - started)
+
+    def _serve(self, wake: float) -> None:
+        """Wait at most ``wake`` seconds for messages, and take them; while more come at once, nothing else is looked
+        at for some milliseconds."""
+        until = time.monotonic() + BUSY
+        while True:
+            restless, unwritten = self._supervisor.restless, self._supervisor.unwritten
+            messages = self._world.loop.step(min(wake, LOOK if restless or unwritten else self._patience))
+            for member, message in messages:
+                self._take(member, message)
+            if unwritten > UNWRITTEN or not messages:
+                self._supervisor.write()
+            if not messages and (restless or not self._granting):
+                self._send(self._supervisor.look())
+            self._rest(messages)
+            if not messages or not self._pending or time.monotonic() > until:
+                return
 
     def _rest(self, messages: list[tuple[Member, Any]]) -> None:
         """Read a real engine's events less often while they come thick: nobody waits for an answer to them."""
