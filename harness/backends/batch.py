@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.backends.work import RecordedWork
-from harness.record.recorder import Ticket
+from harness.record.ticket import Ticket
 
 
 class Batch:

@@ -13,7 +13,8 @@ from harness.backends.batch import Batch
 from harness.backends.work import RecordedWork, await_transport, coalesced
 from harness.errors import UnsupportedError
 from harness.model.operation import Group, Operation
-from harness.record.recorder import Recorder, Ticket
+from harness.record.recorder import Recorder
+from harness.record.ticket import Ticket
 
 if TYPE_CHECKING:
     from harness.backends.process import Process

@@ -27,7 +27,8 @@ from harness.backends.spec import BackendSpec
 from harness.backends.work import await_transfer
 from harness.model.operation import Group, Operation
 from harness.model.progress import Model
-from harness.record.recorder import Recorder, Ticket
+from harness.record.recorder import Recorder
+from harness.record.ticket import Ticket
 
 #: The name of the default group in the record, whatever torch calls it.
 WORLD = "world"

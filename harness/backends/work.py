@@ -12,7 +12,8 @@ from torch.distributed import Work
 from harness.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from harness.record.recorder import Recorder, Ticket
+    from harness.record.recorder import Recorder
+from harness.record.ticket import Ticket
 
 #: How often a wait for gloo looks whether the epoch was stopped. Only an operation that one rank's gloo refused and
 #: the others' began ever waits so long.

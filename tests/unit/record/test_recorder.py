@@ -14,8 +14,9 @@ from harness.backends.spec import BackendSpec
 from harness.errors import DeadlockError, HarnessError, StoppedError
 from harness.model.operation import Group, Operation
 from harness.record import recorder as module
-from harness.record.recorder import Recorder, Ticket
+from harness.record.recorder import Recorder
 from harness.record.threads import ThreadNames, may_issue
+from harness.record.ticket import Ticket
 from harness.world.messages import Events, Grant, Probe, Release, Sent, Stop
 
 LANE = BackendSpec("lane", "gloo", "lane", True)
