@@ -24,8 +24,17 @@ def workflow(name: str) -> dict[str, Any]:
 def tox_environments() -> set[str]:
     parser = configparser.ConfigParser(interpolation=None)
     parser.read(ROOT / "tox.ini")
-    names = {section.removeprefix("testenv:") for section in parser.sections() if section.startswith("testenv:")}
-    return names - {"lab-{cuda,xpu}"} | {"lab-cuda", "lab-xpu"}
+    names = [section.removeprefix("testenv:") for section in parser.sections() if section.startswith("testenv:")]
+    return {expanded for name in names for expanded in _expanded(name)}
+
+
+def _expanded(name: str) -> list[str]:
+    """``lab-{cuda,xpu}`` is two environments."""
+    head, brace, rest = name.partition("{")
+    if not brace:
+        return [name]
+    choices, _, tail = rest.partition("}")
+    return [f"{head}{choice}{tail}" for choice in choices.split(",")]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
