@@ -23,7 +23,8 @@ def connect() -> None:
     import torch.distributed as dist
 
     rank, world = dist.get_rank(), dist.get_world_size()
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(world), LOCAL_SIZE=str(world))
+    for name, value in (("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", world), ("LOCAL_SIZE", world)):
+        os.environ.setdefault(name, str(value))
     if _connected_to is not dist.group.WORLD:
         # The first start of DeepSpeed's torch backend on a CPU compiles a shared-memory extension, for up to
         # minutes, that only inference uses. The module is shadowed by its star imports, hence sys.modules.

@@ -41,7 +41,7 @@ def body(context: Context) -> dict[str, Any]:
     losses = []
     for step in range(params["steps"]):
         generator = torch.Generator().manual_seed(1000 * step + context.rank)
-        tokens = torch.randint(3, models.VOCABULARY, (1, TOKENS), generator=generator)
+        tokens = torch.randint(3, models.VOCABULARY, (1, TOKENS), generator=generator).to(engine.device)
         current().note("step", step)
         with _arrival(context):
             loss = engine(input_ids=tokens, labels=tokens).loss
@@ -97,7 +97,7 @@ def _partitions_are_part_of(context: Context, engine: Any, weights: Mapping[str,
         size = param.ds_tensor.ds_numel
         start = size * param.ds_zero_partition_rank
         expected = whole.flatten()[start : start + size]
-        if not torch.equal(param.ds_tensor[: expected.numel()], expected):
+        if not torch.equal(param.ds_tensor[: expected.numel()].cpu(), expected):
             raise WrongValuesError(f"rank {context.rank}: the training partition of {name} is not what was rolled out")
 
 

@@ -58,7 +58,7 @@ def exported(engine: Any) -> dict[str, Any]:
             parts = [torch.empty_like(tensor) for _ in range(dist.get_world_size(group))]
             dist.all_gather(parts, tensor, group=group)
             tensor = torch.cat(parts)
-        whole[name] = tensor
+        whole[name] = tensor.cpu()
     weights = {}
     for name, tensor in whole.items():
         stem, _, last = name.rpartition(".")

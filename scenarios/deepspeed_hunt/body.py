@@ -122,7 +122,7 @@ def _train(context: Context, model: Any, config: dict[str, Any]) -> list[float]:
     engine, *_ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=config)
     losses = []
     for step in range(context.params["steps"]):
-        loss = engine(_data(context, step)).pow(2).mean()
+        loss = engine(_data(context, step).to(engine.device)).pow(2).mean()
         engine.backward(loss)
         engine.step()
         losses.append(loss.detach().item())

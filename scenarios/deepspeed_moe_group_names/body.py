@@ -62,7 +62,7 @@ def _train(rank: int, stage: int, steps: int) -> tuple[list[float], list[str]]:
     norms = []
     for step in range(steps):
         data = torch.randn(TOKENS, HIDDEN, generator=torch.Generator().manual_seed(1000 * step + rank))
-        engine.backward(engine(data))
+        engine.backward(engine(data.to(engine.device)))
         engine.step()
         norms.append(float(engine.get_global_grad_norm()))
     order = [group["name"] for group in engine.optimizer.optimizer.param_groups]

@@ -58,7 +58,7 @@ def train(context: Context, perturbed: Callable[[], AbstractContextManager[None]
             generator = torch.Generator().manual_seed(1000 * step + context.rank)
             data = torch.randn(BATCH, HIDDEN, generator=generator)
             with perturbed() if step >= TRACED else nullcontext():
-                loss = engine(data).pow(2).mean()
+                loss = engine(data.to(engine.device)).pow(2).mean()
                 engine.backward(loss)
                 engine.step()
             losses.append(loss.detach().item().hex())
@@ -147,7 +147,7 @@ def _digest(deepspeed: Any, model: Any) -> str:
     digest = hashlib.sha256()
     for param in model.parameters():
         with deepspeed.zero.GatheredParameters([param]):
-            digest.update(param.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+            digest.update(param.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
 
 
