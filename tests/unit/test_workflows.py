@@ -46,7 +46,7 @@ def test_a_pull_request_runs_the_commands_of_the_readme(command: str) -> None:
 
 def test_ci_runs_the_command_for_tests_of_the_readme() -> None:
     script = (ROOT / ".ci" / "run").read_text()
-    assert "python3 -m tox run -e test\n" in script
+    assert "python3 -m tox run -e test " in script
     assert "lint,types" in script
 
 
