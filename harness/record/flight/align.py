@@ -54,7 +54,6 @@ class Matched:
         ops = self.part_op[self.part_ptr[instance] : self.part_ptr[instance + 1]]
         return "/".join(dict.fromkeys(self.kinds[k] for k in self.op_kind[ops].tolist()))
 
-
     def signature(self, op: int) -> str:
         """What the operation's part must share with the others, in words."""
         packed = int(self.arrays.op_sig[op])

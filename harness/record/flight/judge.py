@@ -118,9 +118,7 @@ def _frames(value: Any) -> Where:
 # --- order --------------------------------------------------------------------------------------------------
 
 
-def _order(
-    matched: Matched, left: Any, frames: Frames
-) -> tuple[list[int], list[Before], list[tuple[Where, Where]]]:
+def _order(matched: Matched, left: Any, frames: Frames) -> tuple[list[int], list[Before], list[tuple[Where, Where]]]:
     """A shortest cycle of "issued before" among the instances left on or between cycles: instances, links, lines."""
     if not len(left):
         return [], [], []
