@@ -36,7 +36,7 @@ def _line(engine: str, models: Sequence[str], kinds: dict[tuple[Cell, str], bool
         return ""
     full = [f"{model} ({n} cases)" for model, (same, n) in counts.items() if same == n]
     part = [f"{model} in {n - same} of {n}" for model, (same, n) in counts.items() if same < n]
-    words = [f"agrees with {' and '.join(full)}"] if full else ["agrees with no model in all cases"]
+    words = [f"agrees with {' and '.join(full)}"] if full else []
     return f"{engine}: " + "; ".join([*words, *([f"differs from {', '.join(part)}"] if part else [])])
 
 
