@@ -25,7 +25,7 @@ _MANY = 8
 #: More blocked threads than this are not listed one by one.
 _MOST_BLOCKED = 16
 #: So many frames of a stack are shown.
-_FRAMES = 4
+_FRAMES = 5
 
 
 def certificate(proof: Certificate) -> str:
