@@ -34,7 +34,9 @@ _SKIPPED = tuple(
         ("runpy.py",),
     )
 )
-_OWN = tuple(os.path.join(_HARNESS, room) + os.sep for room in ("backends", "programs", "record", "script", "variants", "world"))
+_OWN = tuple(
+    os.path.join(_HARNESS, room) + os.sep for room in ("backends", "programs", "record", "script", "variants", "world")
+)
 
 #: Below this, a stack is the harness's own to the end.
 _BOTTOM = os.path.join(_HARNESS, "world", "rank.py")
