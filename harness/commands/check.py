@@ -27,6 +27,10 @@ def command(paths: tuple[Path, ...], as_json: bool, models: tuple[str, ...]) -> 
     evidence (.jsonl), or a folder of such files.
 
     Exit code 0 if all is clean, 1 if a hazard or failure was found, 2 if an input cannot be used.
+
+    \b
+    harness check dumps/                        which ranks part, where, and what would hang
+    harness check program.yaml --model lane
     """
     chosen = [str(Model.parse(name)) for name in models]
     worst, first = 0, True
