@@ -42,7 +42,7 @@ def number():
 def test_arguments(number, other):
     assert number == 7 and other in (1, 2)
     dist.barrier()
-    if dist.group.WORLD.getBackendName() == "gloo":
+    if dist.group.WORLD.getBackendName() == "harness_gloo":
         raise RuntimeError("as expected")
 """,
     )
