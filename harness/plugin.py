@@ -262,7 +262,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     from harness.report.write import write_html
 
     suites = the_matrix(config).suites if matrix_path(config).exists() else {}
-    order = {cell: index for index, cell in enumerate(p.cell for planned in suites.values() for p in planned)}
+    cells = dict.fromkeys(planned.cell for suite in suites.values() for planned in suite)
+    order = {cell: index for index, cell in enumerate(cells)}  # a cell of several suites where the first has it
     results.sort(key=lambda result: order.get(result.cell, len(order)))
     writer = terminalreporter._tw
     terminalreporter.section("cells")
