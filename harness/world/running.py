@@ -36,8 +36,9 @@ LOOK = 0.001
 BUSY = 0.005
 #: More lines of evidence than this are written though messages keep coming.
 UNWRITTEN = 256
-#: How long a real engine's events may gather while they come thick, in seconds; a socket holds some hundreds.
-REST = 0.002
+#: How long a real engine's events may gather while they come thick, in seconds: the longer they have, the longer, up
+#: to what a socket holds.
+REST, RESTS = 0.0005, 40
 #: With no message for so long, ranks of a real engine are asked for what they hold back; twice as long the next time.
 PROBE = 0.05
 
@@ -154,7 +155,7 @@ class Running:
         self._rush = self._rush + 1 if messages else 0
         self._patience = PROBE if messages else min(2 * self._patience, 1.0)
         if self._rush > 8:
-            time.sleep(REST)
+            time.sleep(REST * min(self._rush, RESTS))
 
     # --- what happens ---------------------------------------------------------------------------------------
 
