@@ -25,7 +25,7 @@ _MANY = 8
 #: More blocked threads than this are not listed one by one.
 _MOST_BLOCKED = 16
 #: So many frames of a stack are shown.
-_FRAMES = 5
+_FRAMES = 6
 
 
 def certificate(proof: Certificate) -> str:
@@ -91,8 +91,9 @@ def _at(where: Where) -> str:
 
 
 def _stack(where: Where) -> Iterator[str]:
-    """The innermost frames, one a line."""
-    for depth, frame in enumerate(where[:_FRAMES]):
+    """The innermost frames of functions that have a name, one a line."""
+    named = [frame for frame in where if not frame[2].startswith("<") or frame[2] == "<module>"]
+    for depth, frame in enumerate(named[:_FRAMES]):
         yield f"{'called from ' if depth else 'at '}{_line(frame)}"
 
 
