@@ -15,6 +15,8 @@ from harness.scenario import Context
 HIDDEN = 12
 LAYERS = 12
 BATCH = 4
+#: Elements of one buffer for parameters swapped to a file.
+POOL = 65536
 #: The first step in which the prefetcher runs: it records the order of modules before.
 TRACED = 1
 
@@ -83,7 +85,8 @@ def configuration(context: Context, swap: str) -> dict[str, Any]:
         device = {"device": offload, **({"nvme_path": swap} if offload == "nvme" else {})}
         zero["offload_optimizer"] = device
         if params["stage"] == 3:
-            zero["offload_param"] = device
+            # DeepSpeed's default pool is 2 GB a rank, and as much again while it is pinned; this model needs little.
+            zero["offload_param"] = device | ({"buffer_size": POOL} if offload == "nvme" else {})
     return {
         "train_micro_batch_size_per_gpu": BATCH,
         "optimizer": {"type": "Adam", "params": {"lr": 1e-2, "torch_adam": True}},
