@@ -120,7 +120,7 @@ class WorldUnderTest:
         if result.standing == "unexpected":
             from harness.report.failure import failure
 
-            shown = run.text() if result.verdict == "crashed" else ""
+            shown = run.left_behind() if result.verdict == "crashed" else ""
             pytest.fail("\n".join(filter(None, (failure(result, self._folder), shown))), pytrace=False)
         return run
 

@@ -109,11 +109,19 @@ class Run:
         """The failure in words: the cause, then each failed rank with what it left."""
         lines = [self.cause] if self.cause else []
         for outcome in self._culprits_first():
-            if outcome.error is None:
+            if outcome.error is not None:
+                line = f"rank {outcome.rank}: {outcome.error.type}: {outcome.error.message}"
+                lines += [] if line in self.cause else [line]
+        return "\n".join(filter(None, [*lines, self.left_behind()]))
+
+    def left_behind(self) -> str:
+        """The tracebacks and the stderr of the ranks that failed of themselves."""
+        lines = []
+        for outcome in self._culprits_first():
+            if outcome.error is None or outcome.rank not in self.culprits:
                 continue
-            lines.append(f"rank {outcome.rank}: {outcome.error.type}: {outcome.error.message}")
             for title, text in (("traceback", outcome.error.traceback), ("stderr", outcome.stderr)):
-                if text.strip() and outcome.rank in self.culprits:
+                if text.strip():
                     lines.append(f"--- rank {outcome.rank}, {title}")
                     lines += text.strip().splitlines()[-40:]
         return "\n".join(lines)
