@@ -70,6 +70,27 @@ def scattered_addresses(arrival: str) -> Iterator[None]:
 
 
 @contextmanager
+def noted_modules(model: Any) -> Iterator[None]:
+    """While entered, each rank notes the module whose parameters ZeRO-3 fetches: the prefetch call belongs to it."""
+    from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
+
+    from harness.record import current
+
+    names = {id(module): name for name, module in model.named_modules()}
+    original = PartitionedParameterCoordinator.fetch_sub_module
+
+    def fetch_sub_module(self: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+        current().note("module", names.get(id(module)) or type(module).__name__)
+        return original(self, module, *args, **kwargs)
+
+    PartitionedParameterCoordinator.fetch_sub_module = fetch_sub_module
+    try:
+        yield
+    finally:
+        PartitionedParameterCoordinator.fetch_sub_module = original
+
+
+@contextmanager
 def prefetch_order(order: Callable[[Sequence[Any]], list[Any]]) -> Iterator[None]:
     """While entered, sets of parameters in ZeRO-3's prefetcher iterate in ``order`` of their construction order.
 

@@ -18,6 +18,7 @@ from harness.model.operation import Operation
 from harness.model.order import Histories, TooManyAssignments, order_of
 from harness.record import lines
 from harness.record.lines import Line
+from harness.record.notes import context
 
 COMPLETES, CRASHED, TIMEOUT, UNKNOWN = "completes", "crashed", "timeout", "unknown"
 SILENT_MIX, WRONG_VALUES, MISSING = "silent_mix", "wrong_values", "missing"
@@ -87,7 +88,7 @@ def _judge(evidence: Sequence[Line]) -> Verdict:
         return Verdict(word, shown, certificate, explanation, mixed, tuple(sorted(own)))
 
     if proof is not None and not (all_fine and not world["backend"]["granting"]):
-        text = explain.certificate(proof)
+        text = "\n".join(filter(None, (explain.certificate(proof), context(evidence, proof))))
         if proof.outcome != MISSING or not own:
             return found(proof.outcome, text, proof)
         return found(_kind(own), f"{_failures(own)}\n\nThe others were left waiting.\n{text}", proof)

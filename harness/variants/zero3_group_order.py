@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import VariantError
+from harness.model.spans import spans
 from harness.record.recorder import label
 from harness.variants.base import Fix, Variant
 
@@ -203,7 +204,7 @@ def _gathers(init: Any, module: Any, params: list[Any], quantize: bool) -> Itera
 
 
 def _label(params: Iterable[Any]) -> str:
-    return "ds_id " + ",".join(str(ds_id) for ds_id in sorted(p.ds_id for p in params))
+    return f"ds_id {spans(param.ds_id for param in params)}"
 
 
 FIX = Fix(

@@ -43,7 +43,7 @@ def body(context: Context) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(1000 * step + context.rank)
         tokens = torch.randint(3, models.VOCABULARY, (1, TOKENS), generator=generator).to(engine.device)
         current().note("step", step)
-        with _arrival(context):
+        with _arrival(context), deepspeed_runtime.noted_modules(engine.module):
             loss = engine(input_ids=tokens, labels=tokens).loss
             engine.backward(loss)
             engine.step()

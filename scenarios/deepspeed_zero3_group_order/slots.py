@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from harness.errors import UsageError
 from harness.model.operation import Operation
+from harness.model.spans import spans
 from harness.model.topology import Topology
 
 #: The order in which DeepSpeed gathers the dtypes of one group (``sort_dtypes``: by their names).
@@ -66,6 +67,6 @@ def gathers(slots: Sequence[Slot], order: Sequence[int], topology: Topology, *, 
             parts = sorted(i for i in bucket if slots[i].dtype == dtype)
             if parts:
                 elements = sum(-(-slots[i].numel // size) for i in parts)
-                label = "ds_id " + ",".join(map(str, parts))
+                label = f"ds_id {spans(parts)}"
                 issued.append(Operation("all_gather", topology.group(name), n=elements, dtype=dtype, label=label))
     return issued

@@ -50,9 +50,7 @@ def test_nothing_is_said_of_cases_that_differ_or_did_not_run() -> None:
 
 def test_an_engine_may_agree_with_no_model() -> None:
     engine = result("oneccl", "without_fix", "completes", "cyclic", DEADLOCK)
-    assert agreement([_hangs("lane"), engine]) == [
-        "oneccl: differs from lane in 1 of 1"
-    ]
+    assert agreement([_hangs("lane"), engine]) == ["oneccl: differs from lane in 1 of 1"]
 
 
 # --- labs ---------------------------------------------------------------------------------------------------
