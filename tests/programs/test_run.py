@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from harness.cli import main
-from harness.model.operation import Group
-from harness.model.program import Call, Program
+from harness.model.program import Program
 from harness.programs.run import Ran, mixed_results, run_program
 from harness.programs.values import Code, mixture
 from harness.world import pool
-from tests.explorer.generate import program
+from tests.programs.agreement import agree
 
 PUBLIC = Path(__file__).parents[2] / "scenarios" / "public"
 MODELS = ["independent", "lane", "lanes:2", "host_blocking", "first_use", "lane+buffered"]
@@ -29,47 +27,6 @@ FEW, ALL = 25, 500
 def _worlds() -> Iterator[None]:
     yield
     pool.close_all()
-
-
-def runnable(candidate: Program) -> bool:
-    """Whether torch can do it: no sends to oneself, batches on one group, plain barriers, and no group's name used
-    again once it is destroyed."""
-    for rank in range(candidate.world):
-        made = set(candidate.groups)
-        destroyed: set[Group] = set()
-        threads = len(candidate.threads(rank))
-        for statements in candidate.threads(rank).values():
-            for call in statements:
-                if not isinstance(call, Call):
-                    continue
-                if any(op.peer == rank for op in call.ops) or len({op.group for op in call.ops}) > 1:
-                    return False
-                op = call.ops[0]
-                if op.kind == "barrier" and (op.n != 8 or op.dtype != "float32"):
-                    return False
-                if op.group in (made if op.kind == "new_group" else destroyed):
-                    return False
-                if op.kind == "new_group":
-                    made.add(op.group)
-                if op.kind == "destroy_group":
-                    destroyed.add(op.group)
-                    if threads > 1:  # another thread may still use it
-                        return False
-    return True
-
-
-def agree(backend: str, count: int, first: int = 0) -> Counter[str]:
-    """Run ``count`` random programs; every one must do what the model allows."""
-    seen: Counter[str] = Counter()
-    seed = first
-    while sum(seen.values()) < count or not seen:
-        candidate = Program.parse(program(seed))
-        if runnable(candidate):
-            ran = run_program(candidate, pool.get(candidate.world, backend), limit=10)
-            assert ran.agrees, (seed, sorted(ran.seen), sorted(ran.allowed), ran.verdict.explanation, program(seed))
-            seen[ran.verdict.verdict] += 1
-        seed += 1
-    return seen
 
 
 @pytest.mark.slow
