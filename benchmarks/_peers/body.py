@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 
-def gather() -> float:
-    """All-gather four floats a rank; returns the mebibytes that belong to this process alone."""
+def gather() -> None:
+    """All-gather four floats a rank."""
     import torch
     import torch.distributed as dist
 
@@ -14,15 +14,15 @@ def gather() -> float:
     out = torch.empty(4 * size)
     dist.all_gather_into_tensor(out, torch.full((4,), float(dist.get_rank())))
     assert out.sum().item() == 4 * size * (size - 1) / 2
-    return own_mebibytes()
 
 
 def ready() -> float:
-    """Make DeepSpeed ready for use, and gather."""
+    """Make DeepSpeed ready for use, and gather; returns the rank's own mebibytes."""
     import deepspeed
 
     deepspeed.init_distributed("gloo", verbose=False, auto_mpi_discovery=False)
-    return gather()
+    gather()
+    return own_mebibytes()
 
 
 def own_mebibytes() -> float:
@@ -33,6 +33,6 @@ def own_mebibytes() -> float:
 
 def note() -> None:
     """Gather, and append the memory to the file that ``PEER_MEMORY`` names."""
-    mebibytes = gather()
+    gather()
     with open(os.environ["PEER_MEMORY"], "a") as file:
-        file.write(f"{mebibytes:.1f}\n")
+        file.write(f"{own_mebibytes():.1f}\n")

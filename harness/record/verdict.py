@@ -88,7 +88,7 @@ def _judge(evidence: Sequence[Line]) -> Verdict:
         return Verdict(word, shown, certificate, explanation, mixed, tuple(sorted(own)))
 
     if proof is not None and not (all_fine and not world["backend"]["granting"]):
-        text = "\n".join(filter(None, (explain.certificate(proof), context(evidence, proof))))
+        text = "\n".join(filter(None, (explain.certificate(proof), context(evidence, proof), _ended(outcomes, own))))
         if proof.outcome != MISSING or not own:
             return found(proof.outcome, text, proof)
         return found(_kind(own), f"{_failures(own)}\n\nThe others were left waiting.\n{text}", proof)
@@ -137,6 +137,17 @@ def _failed_before_proof(evidence: Sequence[Line]) -> set[int]:
         if line["type"] == "finish" and not line["ok"]:
             failed.add(line["rank"])
     return failed if any(line["type"] == "certificate" for line in evidence) else set()
+
+
+def _ended(outcomes: Mapping[int, Line], own: Mapping[int, Line]) -> str:
+    """Ranks whose processes ended while a proof about a real engine stood, before they were stopped: an engine's own
+    watchdog ends a hang that way, but the proof doesn't say so."""
+    gone = [
+        f"rank {rank} ({line['exit']})"
+        for rank, line in sorted(outcomes.items())
+        if line.get("exit") not in (None, "stopped") and rank not in own
+    ]
+    return f"\nAfter this was proved, and before anything was stopped, there ended: {', '.join(gone)}" if gone else ""
 
 
 def _type(error: Mapping[str, Any]) -> str:

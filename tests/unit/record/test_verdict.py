@@ -133,6 +133,13 @@ def test_proof_about_a_real_engine_that_was_stopped() -> None:
     assert found.verdict == "deadlock"
 
 
+def test_ranks_that_end_while_a_proof_stands_are_told_beside_it() -> None:
+    outcomes = [failed("stopped", exit="stopped", culprit=False), failed("died", exit="signal 6", culprit=False)]
+    found = verdict(evidence(GLOO, [[gather(A), None], [gather(B), None]], outcomes))
+    assert (found.verdict, found.ranks) == ("deadlock", ())
+    assert found.explanation.endswith("there ended: rank 1 (signal 6)")
+
+
 @pytest.mark.parametrize("keep", [0, 1, 3])
 def test_evidence_that_breaks_off_is_unknown(keep: int) -> None:
     whole = evidence(LANE, [[gather(A), None, "end"]] * 2, [FINE] * 2)
