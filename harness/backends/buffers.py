@@ -138,7 +138,7 @@ class Handle(dist.Work):
         return self._future
 
     def _resolve(self) -> None:
-        from harness.record.recorder import current
+        from harness.record import current
 
         current().own_thread()
         assert self._future is not None

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from harness.backends.buffers import Communicator
-from harness.record.recorder import current
+from harness.record import current
 
 _Call = Callable[[], Any]
 

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from harness.backends.batch import Batch
-from harness.backends.work import RecordedWork, await_transport, coalesced
+from harness.backends.work import RecordedWork, await_transport, coalesced, finished
 from harness.errors import UnsupportedError
 from harness.model.operation import Group, Operation
 from harness.record.recorder import Recorder
@@ -92,14 +92,11 @@ class Issuer(dist.ProcessGroup):
             ticket = Ticket(start)
             seq = recorder.call(number, ticket, depth=4)
             work = ticket.work
-        elif recorder.alone:
-            work = start()  # and while it is under way there is time to record it
-            seq = recorder.call(number, depth=4)
+            if work is not None:
+                await_transport(recorder, work)
         else:
             seq = recorder.call(number, depth=4)
-            work = start()
-        if work is not None:
-            await_transport(recorder, work)
+            finished(start())
         recorder.complete(seq)
 
     def _p2p(self, kind: str, tensors: Tensors, peer: int, tag: int, start: Start) -> dist.Work:

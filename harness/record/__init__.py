@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
-from harness.record.recorder import Recorder, current, install, label, unrecorded
+from harness.record.recorder import Recorder
+from harness.record.this_rank import current, install, label, unrecorded
 
 __all__ = ["Recorder", "current", "install", "label", "unrecorded"]

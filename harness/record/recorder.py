@@ -20,15 +20,23 @@ from harness.backends.spec import BackendSpec
 from harness.errors import HarnessError
 from harness.model.operation import Operation
 from harness.record.stack import Stacks
-from harness.record.threads import ThreadNames, may_issue
+from harness.record.threads import ThreadNames, may_issue, native_id
 from harness.record.ticket import Ticket
 from harness.world.messages import Events, Grant, Probe, Release, Sent, Stop
 
 #: A backend without grants holds events back while they come thick: for so many nanoseconds, and so many of them. An
 #: operation or a stack that is new is never held, and the supervisor asks for what is held once nothing comes.
-HOLD_NS, HOLD = 1_000_000, 64
+HOLD_NS, HOLD = 10_000_000, 512
 #: How often a blocked thread looks for other threads that began or ended, in seconds.
 LOOK_AROUND = 0.02
+
+
+class _Local(threading.local):
+    """What a thread has set for the operations that it issues; defaults in the class, so that reading is quick."""
+
+    label = ""
+    unrecorded = False
+    name = (-1, "")  # the thread's, as of the recorder's `_naming`
 
 
 class Recorder:
@@ -39,12 +47,14 @@ class Recorder:
         self.epoch = 0
         self.spec: BackendSpec | None = None
         self.active = False
+        self.granting = False  # whether operations of the running task wait for a grant
         self._send = send
         self._lock = threading.RLock()
         self._own: set[int] = set()
         self._at_begin: list[Callable[[], None]] = []
         self._early: Stop | None = None  # of a task that has not begun here yet
-        self._local = threading.local()
+        self._local = _Local()
+        self._naming = 0  # counts up when names that threads had are no longer valid
         self._clear()
 
     def _clear(self) -> None:
@@ -52,6 +62,7 @@ class Recorder:
         self._op_ids: dict[Operation, int] = {}
         self._stacks = Stacks()
         self._names = ThreadNames()
+        self._naming += 1
         self._announced: set[str] = {"main"}
         self._seq = 0
         self._sent_ns = 0
@@ -75,7 +86,7 @@ class Recorder:
         with self._lock:
             self.active = False
             self._clear()
-            self.epoch, self.spec = epoch, spec
+            self.epoch, self.spec, self.granting = epoch, spec, spec.granting
             if self._early is not None and self._early.epoch == epoch:
                 self._stop = self._early.error
         self.arrange()
@@ -94,17 +105,12 @@ class Recorder:
     @property
     def recording(self) -> bool:
         """Whether what the calling thread does now is recorded."""
-        return self.active and not getattr(self._local, "unrecorded", False)
+        return self.active and not self._local.unrecorded
 
     @property
     def alone(self) -> bool:
         """Whether the rank has no thread but the calling one and the harness's own."""
         return threading.active_count() <= 1 + len(self._own)
-
-    @property
-    def granting(self) -> bool:
-        """Whether operations of the running task wait for a grant."""
-        return self.spec is not None and self.spec.granting
 
     # --- events of the body ---------------------------------------------------------------------------------
 
@@ -154,8 +160,8 @@ class Recorder:
             if ticket is not None:
                 ticket.seq = seq
                 self._tickets[seq] = ticket
-            where = self._where(depth + 1)
-            self._records.append(("s", seq, self._thread(), op, where, self._others(), ns))
+            where, thread = self._where(depth + 1), self._thread()
+            self._records.append(("s", seq, thread, op, where, self._others(), ns))
             self._send_soon(ns)
         if ticket is not None:
             self._pass(ticket, None)
@@ -251,10 +257,7 @@ class Recorder:
     def end_thread(self) -> None:
         """The calling thread issues nothing more in this task, though it may live on (to join the others, say)."""
         with self._lock:
-            name = self._thread()
-            if name != "main":
-                self._names.forget(get_ident())  # a later thread may get the same number
-            self._records.append(("e", name, time.monotonic_ns()))
+            self._records.append(("e", self._thread(), time.monotonic_ns()))
             self._send_records()
 
     def await_release(self, thread: str | None = None) -> None:
@@ -362,8 +365,11 @@ class Recorder:
         return number
 
     def _thread(self) -> str:
-        name = self._names.of(get_ident())
-        self._announced.add(name)
+        naming, name = self._local.name
+        if naming != self._naming:
+            name = self._names.of(threading.get_native_id())
+            self._local.name = self._naming, name
+            self._announced.add(name)
         return name
 
     def _others(self) -> tuple[str, ...]:
@@ -373,7 +379,7 @@ class Recorder:
         me = get_ident()
         names = []
         for thread in may_issue(frozenset(self._own | {me})):
-            name = self._names.of(thread.ident or 0, thread.name)
+            name = self._names.of(native_id(thread), thread.name)
             if name not in self._announced:
                 self._announced.add(name)
                 names.append(name)
@@ -387,17 +393,15 @@ class Recorder:
             began = self._others()
             ns = time.monotonic_ns()
             self._records += [("b", name, ns) for name in began]
-            alive = {t.ident for t in may_issue(frozenset(self._own))}
-            for ident, name in self._names.known().items():
-                if ident not in alive and name != "main" and name in self._announced:
-                    self._names.forget(ident)
-                    self._records.append(("e", name, ns))
+            gone = self._names.ended(map(native_id, may_issue(frozenset(self._own))))
+            self._naming += bool(gone)  # one that was only parked, and works again, counts as a new thread
+            self._records += [("e", name, ns) for name in gone if name in self._announced]
             self._send_records()
 
     @property
     def label(self) -> str:
         """The label that operations of the calling thread get now; empty for the default."""
-        return getattr(self._local, "label", "")
+        return self._local.label
 
     @contextlib.contextmanager
     def labelled(self, text: str) -> Iterator[None]:
@@ -412,35 +416,9 @@ class Recorder:
     @contextlib.contextmanager
     def unrecorded(self) -> Iterator[None]:
         """The thread's operations inside go straight to the transport, unseen: set-up that is the same on all ranks."""
-        before = getattr(self._local, "unrecorded", False)
+        before = self._local.unrecorded
         self._local.unrecorded = True
         try:
             yield
         finally:
             self._local.unrecorded = before
-
-
-_current: Recorder | None = None
-
-
-def install(recorder: Recorder | None) -> None:
-    """Make ``recorder`` this process's."""
-    global _current
-    _current = recorder
-
-
-def current() -> Recorder:
-    """This rank's recorder. Raises HarnessError outside a rank."""
-    if _current is None:
-        raise HarnessError("no rank runs in this process: operations are recorded inside a world's task only")
-    return _current
-
-
-def label(text: str) -> contextlib.AbstractContextManager[None]:
-    """``with label("expert 3"):`` names the data that the operations inside carry; nothing outside a rank."""
-    return contextlib.nullcontext() if _current is None else _current.labelled(text)
-
-
-def unrecorded() -> contextlib.AbstractContextManager[None]:
-    """``with unrecorded():`` lets set-up go straight to the transport; nothing outside a rank."""
-    return contextlib.nullcontext() if _current is None else _current.unrecorded()

@@ -6,9 +6,11 @@ thread counts, except those known to be quiet.
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import threading
+from collections.abc import Iterable
 from types import FrameType
 
 #: Threads that never issue collectives, by the class that runs them: ``module.QualifiedName``.
@@ -36,30 +38,34 @@ class ThreadNames:
     """Stable names for the threads of one epoch: ``main``, and for others the name or the function they run.
 
     ``Thread-7 (saver)`` becomes ``saver``, since the number depends on what ran before; equal names get ``#2``...
+    Threads are told apart by the kernel's ids, as `native_id` gives them: Python's own idents are addresses, and the
+    next thread gets that of one that ended a moment ago.
     """
 
     def __init__(self) -> None:
-        self._by_ident: dict[int, str] = {threading.main_thread().ident or 0: "main"}
+        self._by_id: dict[int, str] = {native_id(threading.main_thread()): "main"}
         self._taken: dict[str, int] = {"main": 1}
 
-    def of(self, ident: int, fallback: str | None = None) -> str:
-        """The name of the thread with that ``threading.get_ident()``."""
-        name = self._by_ident.get(ident)
-        if name is None:
-            name = self._by_ident[ident] = self._unique(_plain(fallback or _name_of(ident)))
-        return name
+    def of(self, number: int, name: str | None = None) -> str:
+        """What the thread with that id is called, which Python knows by ``name`` (by default, it is looked up)."""
+        found = self._by_id.get(number)
+        if found is None:
+            found = self._by_id[number] = self._unique(_plain(name or _name_of(number)))
+        return found
 
-    def known(self) -> dict[int, str]:
-        """Names given so far, by ident."""
-        return dict(self._by_ident)
-
-    def forget(self, ident: int) -> None:
-        """The thread has ended; its ident may come again for another one."""
-        self._by_ident.pop(ident, None)
+    def ended(self, alive: Iterable[int]) -> list[str]:
+        """Names of threads that were known and are not among the ids ``alive``; they are known no more."""
+        gone = [number for number in self._by_id.keys() - set(alive) if self._by_id[number] != "main"]
+        return [self._by_id.pop(number) for number in gone]
 
     def _unique(self, name: str) -> str:
         count = self._taken[name] = self._taken.get(name, 0) + 1
         return name if count == 1 else f"{name}#{count}"
+
+
+def native_id(thread: threading.Thread) -> int:
+    """The kernel's id of a live thread. (After a fork Python still has the parent's for the main thread.)"""
+    return os.getpid() if thread is threading.main_thread() else thread.native_id or 0
 
 
 def may_issue(own: frozenset[int]) -> list[threading.Thread]:
@@ -93,8 +99,8 @@ def _parked(frame: FrameType | None) -> bool:
     return False
 
 
-def _name_of(ident: int) -> str:
-    return next((t.name for t in threading.enumerate() if t.ident == ident), "thread")
+def _name_of(number: int) -> str:
+    return next((t.name for t in threading.enumerate() if native_id(t) == number), "thread")
 
 
 def _plain(name: str) -> str:

@@ -27,9 +27,10 @@ from harness import backends, record
 from harness.errors import UsageError
 from harness.script import devices
 from harness.world.channel import RankEnd
-from harness.world.messages import Exit, Finished, Started, Task
+from harness.world.listener import listen
+from harness.world.messages import Finished, Started, Task
 from harness.world.outcome import Failure
-from harness.world.spec import STACK_SIGNAL
+from harness.world.spec import LOST_CHANNEL, STACK_SIGNAL
 
 #: The environment by which a process finds its supervisor. Processes that a rank starts are no ranks.
 SOCKET, ROOT, BACKEND, FOLDER = (f"HARNESS_SCRIPT_{name}" for name in ("SOCKET", "ROOT", "BACKEND", "FOLDER"))
@@ -77,7 +78,7 @@ class ScriptRank:
         self._over = threading.Event()
         self._failure: Failure | None = None
         self._initialized = False
-        threading.Thread(target=self._listen, name="harness-listener", daemon=True).start()
+        listen(self._end, self.recorder, self._tasks, on_exit=self._over.set, on_end=self._lost)
         self._end.send(Started(rank, self._pid, ""))
         self._epoch = self._tasks.get().epoch
         self.recorder.begin(self._epoch, self._backend.spec)
@@ -85,20 +86,10 @@ class ScriptRank:
         sys.excepthook = self._on_exception
         atexit.register(self._finish)  # the first to be registered is the last to run
 
-    def _listen(self) -> None:
-        self.recorder.own_thread()
-        try:
-            while True:
-                message = self._end.receive()
-                if isinstance(message, Task):
-                    self._tasks.put(message)
-                elif isinstance(message, Exit):
-                    self._over.set()
-                else:
-                    self.recorder.on_message(message)
-        except (EOFError, OSError):
-            if not self._over.is_set():
-                os._exit(70)  # nobody watches any more
+    def _lost(self) -> None:
+        """Nobody watches any more."""
+        if not self._over.is_set():
+            os._exit(LOST_CHANNEL)
 
     # --- the end --------------------------------------------------------------------------------------------
 

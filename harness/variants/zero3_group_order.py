@@ -19,7 +19,7 @@ from typing import Any
 
 from harness.errors import VariantError
 from harness.model.spans import spans
-from harness.record.recorder import label
+from harness.record import label
 from harness.variants.base import Fix, Variant
 
 MODULE = "deepspeed.runtime.zero.partition_parameters"

@@ -16,10 +16,10 @@ import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 import traceback
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 from harness import backends, record
@@ -27,7 +27,8 @@ from harness.world import processes
 from harness.world.channel import RankEnd
 from harness.world.hygiene import Hygiene, mark_shared_memory, scatter_addresses
 from harness.world.leftovers import remember_locks
-from harness.world.messages import Exit, Finished, Started, Task
+from harness.world.listener import listen
+from harness.world.messages import Finished, Started, Task
 from harness.world.outcome import Failure
 from harness.world.spec import LOST_CHANNEL, STACK_SIGNAL, RankSpec
 from harness.world.tasks import dumps
@@ -137,7 +138,7 @@ class Rank:
 
     def join(self, store: int | None) -> None:
         """Become part of the world: rendezvous and the default process group."""
-        threading.Thread(target=self._listen, name="harness-listener", daemon=True).start()
+        listen(self._end, self._recorder, self._tasks, on_exit=partial(leave, 0), on_end=partial(leave, LOST_CHANNEL))
         import torch
         import torch.distributed as dist
 
@@ -150,23 +151,6 @@ class Rank:
         )
         self._backend.init(self._spec.rank, self._spec.size, self._store, self._recorder)
         self._hygiene = Hygiene()
-
-    def _listen(self) -> None:
-        self._recorder.own_thread()
-        try:
-            while True:
-                message = self._end.receive()
-                if isinstance(message, Task):
-                    self._tasks.put(message)
-                elif isinstance(message, Exit):
-                    leave(0)
-                else:
-                    self._recorder.on_message(message)
-        except (EOFError, OSError):
-            pass
-        except BaseException:  # noqa: BLE001 - a rank that can't be told to stop must not live on
-            traceback.print_exc()
-        leave(LOST_CHANNEL)
 
     def work(self) -> NoReturn:
         """Run tasks until the process is ended."""

@@ -215,14 +215,15 @@ class Supervisor:
     @staticmethod
     def _resolve(state: _Rank, record: Record) -> Record:
         """The record with numbers replaced by the operations and stacks they stand for."""
-        match record:
-            case ("i", seq, thread, ops, int(where), ns):
-                calls = state.calls.get(ops)
-                if calls is None:
-                    calls = state.calls[ops] = tuple([state.ops[number] for number in ops])
-                return ("i", seq, thread, calls, state.stacks[where], ns)
-            case ("w" | "h", _, _, int(where), *rest):
-                return (*record[:3], state.stacks[where], *rest)
+        kind = record[0]
+        if kind == "i" and type(record[4]) is int:
+            _, seq, thread, ops, where, ns = record
+            calls = state.calls.get(ops)
+            if calls is None:
+                calls = state.calls[ops] = tuple([state.ops[number] for number in ops])
+            return (kind, seq, thread, calls, state.stacks[where], ns)
+        if kind in "wh" and type(record[3]) is int:
+            return (*record[:3], state.stacks[record[3]], *record[4:])
         return record
 
     def _feed(self, rank: int, record: Record) -> bool:

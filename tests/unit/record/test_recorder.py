@@ -13,6 +13,7 @@ import pytest
 from harness.backends.spec import BackendSpec
 from harness.errors import DeadlockError, HarnessError, StoppedError
 from harness.model.operation import Group, Operation
+from harness.record import current, label, unrecorded
 from harness.record import recorder as module
 from harness.record.recorder import Recorder
 from harness.record.threads import ThreadNames, may_issue
@@ -298,22 +299,50 @@ def test_parked_workers_may_not_issue(pool: ThreadPoolExecutor) -> None:
 
 def test_thread_names_do_not_depend_on_what_ran_before() -> None:
     def saver() -> None:
-        names.append(found.of(threading.get_ident()))
+        names.append(found.of(threading.get_native_id()))
+        idents.append(threading.get_ident())
 
     names: list[str] = []
+    idents: list[int] = []
     found = ThreadNames()
-    for _ in range(2):
+    for _ in range(3):
         thread = threading.Thread(target=saver)
         thread.start()
         thread.join()
-        found.forget(thread.ident or 0)
-    assert names == ["saver", "saver#2"]
+    assert names == ["saver", "saver#2", "saver#3"]
+    assert len(set(idents)) < 3, "Python's idents came again, so they would not do"
+
+
+def test_a_thread_that_follows_another_has_a_name_of_its_own() -> None:
+    """The end of the first goes unnoticed, since no other thread of the rank was blocked when it came."""
+    recorder, sender = begun(GLOO)
+    for _ in range(2):
+        thread = threading.Thread(target=issue, args=(recorder,), name="saver")
+        thread.start()
+        thread.join()
+    recorder.flush()
+    assert [record[2] for record in sender.of("i")] == ["saver", "saver#2"]
+
+
+def test_a_worker_that_was_parked_comes_back_as_a_new_thread(pool: ThreadPoolExecutor) -> None:
+    """It was said to have ended while it idled, so nothing of that name counts any more."""
+    recorder, sender = begun(GLOO)
+    pool.submit(issue, recorder).result(5)
+    worker = next(t for t in threading.enumerate() if t.name.startswith("ThreadPoolExecutor"))
+    while worker in may_issue(frozenset()):
+        threading.Event().wait(0.001)
+    recorder._look_around()
+    pool.submit(issue, recorder).result(5)
+    recorder.flush()
+    first, second = (record[2] for record in sender.of("i"))
+    assert second == f"{first}#2"
+    assert sender.of("e")[0][1] == first
 
 
 def test_outside_a_rank_there_is_no_recorder() -> None:
     with pytest.raises(HarnessError, match="no rank runs in this process"):
-        module.current()
-    with module.label("x"), module.unrecorded():
+        current()
+    with label("x"), unrecorded():
         pass
 
 
