@@ -6,6 +6,7 @@ import importlib
 import json
 import pkgutil
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -22,13 +23,14 @@ def names() -> list[str]:
     return [m.name for m in pkgutil.iter_modules(benchmarks.__path__) if not m.name.startswith("_")]
 
 
-def measure(name: str) -> list[dict[str, Any]]:
-    """Run one benchmark. Raises ValueError where a row lacks a key or has one too many."""
-    rows: list[dict[str, Any]] = importlib.import_module(f"benchmarks.{name}").run()
-    for row in rows:
+def measure(name: str) -> Iterator[dict[str, Any]]:
+    """Run one benchmark; says on stderr what is measured so far. Raises ValueError for a row with other keys."""
+    click.echo(f"measuring {name} ...", err=True)
+    for row in importlib.import_module(f"benchmarks.{name}").run():
         if tuple(row) != KEYS:
             raise ValueError(f"benchmark {name}: a row has the keys {list(row)}; expected {list(KEYS)}")
-    return rows
+        click.echo(f"  {row['name']}: {_text(row['value'])} {row['unit']}", err=True)
+        yield row
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
