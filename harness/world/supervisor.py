@@ -59,7 +59,7 @@ class _Rank:
     def __init__(self) -> None:
         self.ops: dict[int, Operation] = {}
         self.stacks: dict[int, tuple[Frame, ...]] = {0: ()}
-        self.parts: list[Part] = []
+        self.parts: dict[int, Part] = {}  # by sequence number; those that are not complete
         self.held: deque[Record] = deque()
         self.calls: dict[tuple[int, ...], tuple[Operation, ...]] = {}
         self.ended = False
@@ -247,7 +247,7 @@ class Supervisor:
 
     def _on_i(self, rank: int, thread: str, record: Record) -> None:
         parts = self.progress.issue(rank, record[3], thread, record[4])
-        self._ranks[rank].parts.extend(parts)
+        self._ranks[rank].parts.update((part.seq, part) for part in parts)
         if self.progress.model.name == "first_use":
             if self.progress.blocked(rank, thread):
                 self._first_uses.add((rank, thread))
@@ -261,7 +261,7 @@ class Supervisor:
         for other in record[4]:
             self.progress.expect_thread(rank, other)
         parts = self._ranks[rank].parts
-        awaited = [parts[seq] for seq in record[2]]
+        awaited = [parts[seq] for seq in record[2] if seq in parts]
         if not self.progress.wait(rank, awaited, thread, record[3]) and not all(map(self._under_way, awaited)):
             self.restless = True
 
@@ -332,6 +332,8 @@ class Supervisor:
         if changes.mismatched:
             self.restless = True
         self.mixed += changes.mixed
+        for part in changes.completed:
+            self._ranks[part.rank].parts.pop(part.seq, None)
         if self.spec.granting:
             self._grant(changes.instances)
             self._let_sends_go(changes.completed)

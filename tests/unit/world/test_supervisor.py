@@ -302,3 +302,16 @@ def test_what_comes_after_an_interrupt_changes_no_proof() -> None:
     ranks.finish(0, ok=False)
     assert ranks.supervisor.look() == []
     assert ranks.supervisor.certificate is proof
+
+
+@pytest.mark.parametrize("backend", [GLOO, spec("lane")], ids=lambda found: found.name)
+def test_what_is_kept_does_not_grow_with_a_run_that_goes_on(backend: BackendSpec) -> None:
+    """A job may issue for days: of operations that are complete, only their numbers go on counting."""
+    supervisor = Supervisor(2, 1, backend, sink=None)
+    for seq in range(200):
+        for rank in range(2):
+            supervisor.handle(rank, Issue(1, seq, "main", (gather(A),), (), 0))
+            supervisor.handle(rank, Wait(1, "main", (seq,), (), (), 0))
+    assert [len(rank.parts) for rank in supervisor._ranks] == [0, 0]
+    assert not supervisor.progress.instances
+    assert supervisor.unwritten <= 1
