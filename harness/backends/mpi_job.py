@@ -3,13 +3,15 @@
 MPI wants its processes started by ``mpiexec``; a world wants ranks that are forked, warm, and its own to end. Both are
 had: rank 0 starts ``mpiexec`` with a small process per rank (`harness.backends.mpi_slot`), and each of these hands the
 rank its place in the job: its environment and its connection to the job's manager (``PMI_FD``). The rank then starts
-MPI as that process. ``mpiexec`` is rank 0's child, and ends with it.
+MPI as that process. ``mpiexec`` is rank 0's child, and ends with it. The memory that the job's processes share loses
+its name as soon as all have it, so that nothing is left of it however they end.
 
 A rank that ``mpiexec`` or ``srun`` itself has started is part of a job already.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes.util
 import json
 import os
@@ -24,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import BackendError
+from harness.world.leftovers import job_memory
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -75,6 +78,10 @@ def start_mpi(rank: int, world: int, store: dist.Store) -> Any:
             f"rank {rank} of {world} is rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size} in its MPI job: "
             "start as many processes as the world has ranks, in their order"
         )
+    MPI.COMM_WORLD.Barrier()  # every process has opened what it shares with the others
+    for path in job_memory((os.getpid(),)):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
     return MPI
 
 

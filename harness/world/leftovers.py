@@ -5,10 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from harness.world import processes
+
 SHARED_MEMORY = "/dev/shm"
+#: What MPICH calls the memory that a job's processes on one machine share: ``mpich_shm_JOB_NODE`` (5.0.2,
+#: src/mpid/ch4/shm/posix). It removes the file in ``MPI_Finalize``, which a killed process does not come to.
+JOB_MEMORY = "mpich_"
 _NOTE = "held-lock-"
 
 
@@ -25,6 +30,25 @@ def sweep(folder: str, tag: str, pids: Iterable[int]) -> None:
             if tag in name or name.startswith(marks):
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(SHARED_MEMORY, name))
+
+
+def job_memory(pids: Iterable[int]) -> set[str]:
+    """Files of an MPI job's shared memory that these processes have mapped, and that still have a name."""
+    start = os.path.join(SHARED_MEMORY, JOB_MEMORY)
+    found: set[str] = set()
+    for pid in pids:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", errors="replace") as file:
+            paths = {line.split(maxsplit=5)[-1].rstrip("\n") for line in file if start in line}
+            found |= {path for path in paths if path.startswith(start) and not path.endswith(" (deleted)")}
+    return found
+
+
+def free_job_memory(paths: set[str], killed: Callable[[processes.Stat], bool]) -> None:
+    """Remove those of these files that no process has mapped but ``killed`` ones, which may take a while to go."""
+    if paths:
+        for path in paths - job_memory(process.pid for process in processes.everything() if not killed(process)):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
 
 def remember_locks(folder: str) -> None:

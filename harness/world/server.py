@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
 from harness.world import processes
-from harness.world.leftovers import sweep
+from harness.world.leftovers import free_job_memory, job_memory, sweep
 from harness.world.spec import PRELOAD, RankSpec
 
 #: A request or notice with its descriptors; larger ones are refused by the sender's kernel.
@@ -212,9 +212,15 @@ class ForkServer:
         if not pids:
             return
         below = {process.pid for pid in pids for process in processes.descendants(pid)}
+        shared = job_memory(pids)
+
+        def theirs(process: processes.Stat) -> bool:
+            return process.session in pids or process.pid in below
+
         for pid in pids:
             processes.kill_quietly(pid)
-        processes.kill_where(lambda process: process.session in pids or process.pid in below)
+        processes.kill_where(theirs)
+        free_job_memory(shared, theirs)
 
     def _leave(self, client: _Client) -> None:
         """The client is gone: so is everything it had."""

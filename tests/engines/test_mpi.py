@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import mmap
+import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -13,6 +19,7 @@ from harness.backends import mpi_job
 from harness.errors import WorldError
 from harness.world import pool
 from harness.world.launch import Local
+from harness.world.leftovers import JOB_MEMORY, SHARED_MEMORY
 from harness.world.world import World
 
 pytestmark = [
@@ -39,6 +46,71 @@ def test_ranks_are_processes_of_one_job_that_ends_with_them() -> None:
     while (left := [pid for pid in started if psutil.pid_exists(pid)]) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert left == []
+
+
+def _named() -> set[str]:
+    """What of MPI jobs has a name in shared memory."""
+    return {name for name in os.listdir(SHARED_MEMORY) if name.startswith(JOB_MEMORY)}
+
+
+def _map(names: set[str]) -> list[mmap.mmap]:
+    maps = []
+    for name in names:
+        with open(os.path.join(SHARED_MEMORY, name), "rb") as file:
+            maps.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+    return maps
+
+
+def _share(names: set[str]) -> None:
+    """Have files of these names mapped as long as the process lives, as MPI has."""
+    atexit.register(_map(names).clear)
+
+
+@pytest.fixture
+def memory() -> Iterator[set[str]]:
+    """Names of two files, as an MPI job's shared memory."""
+    names = {f"{JOB_MEMORY}shm_{os.getpid():x}_{number}" for number in range(2)}
+    for name in names:
+        with open(os.path.join(SHARED_MEMORY, name), "wb") as file:
+            file.write(bytes(4096))
+    yield names
+    for name in names & _named():
+        os.unlink(os.path.join(SHARED_MEMORY, name))
+
+
+def test_shared_memory_has_no_name_while_the_world_lives() -> None:
+    """So that none is left, however it ends."""
+    before = _named()
+    with World(2, backend="mpi") as world:
+        assert world.run(_job).values
+        assert _named() - before == set()
+
+
+def test_a_supervisor_that_is_killed_leaves_no_shared_memory() -> None:
+    before = _named()
+    script = "from harness.world.world import World; world = World(2, backend='mpi'); print('up', flush=True); input()"
+    supervisor = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert supervisor.stdout is not None
+    assert supervisor.stdout.readline() == b"up\n"
+    theirs = psutil.Process(supervisor.pid).children(recursive=True)
+    supervisor.kill()
+    supervisor.communicate()
+    _, living = psutil.wait_procs(theirs, timeout=10)
+    assert living == []
+    assert _named() - before == set()
+
+
+def test_ranks_killed_while_mpi_starts_leave_no_shared_memory(memory: set[str]) -> None:
+    """Then it still has its name, and goes with the last process that has it: that of another's job stays."""
+    anothers = min(memory)
+    held = _map({anothers})
+    with World(2, backend="gloo") as world:
+        world.run(_share, memory)
+    deadline = time.monotonic() + 5
+    while memory & _named() != {anothers} and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert memory & _named() == {anothers}
+    held.clear()
 
 
 def test_a_launcher_that_fails_is_quoted() -> None:
