@@ -6,7 +6,8 @@
 | ``mpi:blocking`` | blocking (``MPI_Allgather``...): a call returns once it is done | host_blocking |
 | ``mpi:queue`` | blocking, made by one thread in order of issue, over all communicators | lane |
 
-Small sends are buffered in all of them. MPI has no half precision: such sums are made in float32 and rounded once.
+Small sends are buffered in all of them, and a rank may be done with its part of a rooted call before others have come
+(`harness.model.early`). MPI has no half precision: such sums are made in float32 and rounded once.
 How ranks become the processes of an MPI job is in `harness.backends.mpi_job`.
 """
 
@@ -43,7 +44,7 @@ class MPI:
         self.form = form
         name = f"mpi:{form}" if form else "mpi"
         model, about = _FORMS[form]
-        self.spec = BackendSpec(name=name, transport="mpi", model=model, granting=False, about=about)
+        self.spec = BackendSpec(name=name, transport="mpi", model=model, granting=False, about=about, early=True)
 
     def available(self) -> str | None:
         """None, or what is not installed."""

@@ -27,6 +27,8 @@ class BackendSpec(NamedTuple):
     own_limit: float = 0.0
     #: What of the transport this is, where its name alone would mislead: a queue in front of it, a wrapper around it.
     about: str = ""
+    #: Whether it may let a rank go before the others of an operation have come (`harness.model.early`).
+    early: bool = False
 
     @property
     def patience(self) -> float:

@@ -100,6 +100,10 @@ class Execution:
         lane = [(self._ids[part], part.key.number) for part in progress.lanes[rank]]
         yield tuple(lane if progress.model.width is not None else sorted(lane))
         yield progress.hearing(rank)
+        # Complete on this rank, with others to come: which number such a part got decides whom it meets.
+        parts = (part for instance in progress.instances.values() for part in instance.parts)
+        ahead = [(self._ids[part], part.key.number) for part in parts if part.rank == rank and part.complete]
+        yield tuple(sorted(ahead))
 
     def _where(self, host: Host, statement: Statement) -> tuple[tuple[str, int, str], ...]:
         return ((self.path, statement.line, f"rank {host.rank}, {host.thread}"),)

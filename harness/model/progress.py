@@ -231,6 +231,10 @@ class Progress:
         """The thread will issue nothing more."""
         self._running(rank, thread).ended = True
 
+    def finish_early(self, part: Part) -> None:
+        """The rank's engine is done with its part, though other parts are missing (`harness.model.early`)."""
+        self._start(self._complete(part))
+
     def expect_thread(self, rank: int, thread: str) -> None:
         """A thread exists that may still issue; until it ends or blocks, nothing that needs the rank is hopeless."""
         self.threads[rank].setdefault(thread, Thread(rank, thread))

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from harness import backends
-from harness.model.outcomes import judge
+from harness.model.outcomes import outcomes
 from harness.model.program import Program
 from harness.programs.body import Result, body
 from harness.record.verdict import Verdict, verdict
@@ -50,18 +49,19 @@ def run_program(
     lines: list[dict[str, Any]] = []
     run = world.run(body, program, limit=limit, sink=lines.append, settle=True, progress=progress)
     found = verdict(lines)
+    spec = world.spec
     seen = {found.verdict} | ({"silent_mix"} if found.mixed else set())
     if found.verdict == "silent_mix":
         seen.add("completes")
     return Ran(
         verdict=found,
         seen=frozenset(seen),
-        allowed=judge(program, backends.get(world.backend).spec.model).outcomes,
+        allowed=outcomes(program, spec.model, early=spec.early),
         results=tuple(outcome.value if outcome.ok else None for outcome in run.ranks),
         errors=tuple(o.error.message for o in run.ranks if o.error is not None),
         lines=tuple(lines),
         seconds=run.seconds,
-        real=not world.spec.granting,
+        real=not spec.granting,
     )
 
 

@@ -11,6 +11,8 @@ Where the page of definitions leaves room, this file reads it so:
 * ``hear`` of the own rank waits for all threads of that rank that haven't ended, the hearing one included.
 * An incomplete buffered send (still queued) waits for its receive as well, as any incomplete operation does.
 * ``device_sync`` waits for what the rank, all its threads, had issued when it was reached.
+* An engine that lets ranks go ``early`` may be done with a part that needs no data any more: a send, what a root gives
+  away, what goes to a root from elsewhere; and what comes from a root, once that has started.
 * The order verdict takes any merge of a rank's threads, host messages or not; a batch stays together in a merge.
 """
 
@@ -49,12 +51,12 @@ class Engine(NamedTuple):
 class Explorer:
     """All states of one program under one model."""
 
-    def __init__(self, source: Source, model: str, break_rule: str = "") -> None:
+    def __init__(self, source: Source, model: str, break_rule: str = "", *, early: bool = False) -> None:
         name, _, p2p = model.partition("+")
         self.buffered = p2p == "buffered"
         self.capacity = {"lane": 1}.get(name, int(name[6:]) if name.startswith("lanes:") else 10**9)
         self.blocking, self.first_use = name == "host_blocking", name == "first_use"
-        self.broken = break_rule
+        self.broken, self.early = break_rule, early
         self.world = source.world
         self.calls: list[Call] = []
         self.threads: list[tuple[int, list[tuple[Statement, tuple[int, ...]]]]] = []
@@ -87,23 +89,37 @@ class Explorer:
     def outcomes(self) -> set[str]:
         """The union over all interleavings of what the program ends in."""
         found: set[str] = set()
-        begin = self._settle(tuple(() for _ in range(self.world)), [At(0, ()) for _ in self.threads])
+        begin = self._settle(tuple(() for _ in range(self.world)), [At(0, ()) for _ in self.threads], frozenset())
         seen, todo = {begin}, [begin]
         while todo:
-            issued, places = state = todo.pop()
+            issued, places, gone = state = todo.pop()
             movable = [t for t, at in enumerate(places) if not at.waits and at.next < len(self.threads[t][1])]
-            for t in movable:
-                after = self._step(state, t)
+            following = [self._step(state, t) for t in movable]
+            following += [self._settle(issued, list(places), gone | {i}) for i in self._may_go(issued, gone)]
+            for after in following:
                 if after not in seen:
                     seen.add(after)
                     todo.append(after)
             if not movable:
-                found |= self._ending(issued, places)
+                found |= self._ending(issued, places, gone)
         return found
+
+    def _may_go(self, issued: Any, gone: frozenset[int]) -> Iterator[int]:
+        """What the engine may be done with on its rank, though the others' parts are not all there."""
+        engine = self._engine(issued, gone)
+        for i in engine.started - engine.complete if self.early else ():
+            call = self.calls[i]
+            kind, root = call.signature[:2]
+            if call.part[0] == "send" or (kind in ("reduce", "gather") and call.rank != int(root)):
+                yield i
+            elif kind in ("broadcast", "scatter"):
+                parts = next(parts for parts in engine.instances.values() if i in parts.values())
+                if parts.get(("member", int(root))) in engine.started:
+                    yield i
 
     def _step(self, state: Any, t: int) -> Any:
         """Thread ``t`` executes its next statement."""
-        issued, places = state
+        issued, places, gone = state
         rank, statements = self.threads[t]
         statement, ids = statements[places[t].next]
         waits: list[tuple[Any, ...]] = []
@@ -124,16 +140,16 @@ class Explorer:
             waits.append(("hear", statement.peer, 1 + self._count("hear", rank, statement.peer, places)))
         moved = list(places)
         moved[t] = At(places[t].next + 1, tuple(waits))
-        return self._settle(issued, moved)
+        return self._settle(issued, moved, gone)
 
     def _count(self, what: str, rank: int, peer: int, places: Any) -> int:
         """How often the threads of ``rank`` have executed ``what peer``."""
         executed = (s for t in self.of_rank[rank] for s, _ in self.threads[t][1][: places[t].next])
         return sum(s.what == what and s.peer == peer for s in executed)
 
-    def _settle(self, issued: Any, places: list[At]) -> Any:
+    def _settle(self, issued: Any, places: list[At], gone: frozenset[int]) -> Any:
         """Drop every wait that is over."""
-        engine = self._engine(issued)
+        engine = self._engine(issued, gone)
         for t, at in enumerate(places):
             if not at.waits:
                 continue
@@ -141,7 +157,7 @@ class Explorer:
             while waits and self._over(waits[0], self.threads[t][0], issued, engine, places):
                 waits = waits[1:]
             places[t] = At(at.next, waits)
-        return issued, tuple(places)
+        return issued, tuple(places), gone
 
     def _over(self, wait: tuple[Any, ...], rank: int, issued: Any, engine: Engine, places: Any) -> bool:
         if wait[0] == "operations":
@@ -154,9 +170,9 @@ class Explorer:
         """Members that have not used one of the groups."""
         return {r for g in groups for r in g[1] if all(self.calls[i].group != g for i in issued[r])}
 
-    def _engine(self, issued: Any) -> Engine:
-        if issued in self._engines:
-            return self._engines[issued]
+    def _engine(self, issued: Any, gone: frozenset[int]) -> Engine:
+        if (issued, gone) in self._engines:
+            return self._engines[issued, gone]
         instances: dict[tuple[Any, ...], dict[tuple[Any, ...], int]] = {}
         key_of: dict[int, tuple[Any, ...]] = {}
         for row in issued:
@@ -168,7 +184,7 @@ class Explorer:
                 counts[stream] += 1
                 instances.setdefault(key_of[i], {})[call.part] = i
         started: set[int] = set()
-        complete: set[int] = set()
+        complete: set[int] = set(gone)
         growing = True
         while growing:
             before = len(started) + len(complete)
@@ -185,9 +201,11 @@ class Explorer:
         mixed = any(
             len({self.calls[i].label for i in parts.values()}) > 1
             for parts in instances.values()
-            if len(parts) == len(self.calls[next(iter(parts.values()))].parts) and complete.issuperset(parts.values())
+            if len(parts) == len(self.calls[next(iter(parts.values()))].parts)
+            and complete.issuperset(parts.values())
+            and not self._differ(parts, started)
         )
-        self._engines[issued] = engine = Engine(started, complete, instances, mismatch, mixed)
+        self._engines[issued, gone] = engine = Engine(started, complete, instances, mismatch, mixed)
         return engine
 
     def _differ(self, parts: dict[tuple[Any, ...], int], started: set[int]) -> bool:
@@ -204,9 +222,9 @@ class Explorer:
             done |= {i for part, i in parts.items() if part[0] == "send" and i in started}
         return done
 
-    def _ending(self, issued: Any, places: Any) -> set[str]:
+    def _ending(self, issued: Any, places: Any, gone: frozenset[int]) -> set[str]:
         """What a state that cannot move is."""
-        engine = self._engine(issued)
+        engine = self._engine(issued, gone)
         ended = all(not at.waits for at in places)
         everything = {i for row in issued for i in row}
         if engine.mismatch:
@@ -261,9 +279,9 @@ def has_cycle(edges: dict[Any, set[Any]]) -> bool:
             return bool(left)
 
 
-def outcomes(source: Source, model: str, break_rule: str = "") -> set[str]:
+def outcomes(source: Source, model: str, break_rule: str = "", *, early: bool = False) -> set[str]:
     """The outcome set of a program under a model named as in program files."""
-    return Explorer(source, model, break_rule).outcomes()
+    return Explorer(source, model, break_rule, early=early).outcomes()
 
 
 def order(source: Source) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.model import execution, proof
+from harness.model import early, execution, proof
 from harness.model import outcomes as search
 from harness.model.order import order_of
 from harness.model.outcomes import judge
@@ -26,6 +26,8 @@ from .reading import read
 CHUNK = 1250
 CHUNKS = 8
 NIGHTLY_FROM = 1_000_000
+#: With sends as a rendezvous, so that an engine may let them go early or not.
+EARLY = ["independent", "lane", "host_blocking", "first_use", "lanes:2", "lane+buffered"]
 
 
 def differences(seed: int, models: list[str]) -> Iterator[str]:
@@ -73,6 +75,37 @@ def test_random_programs_nightly(chunk: int) -> None:
         assert not found, found[0]
 
 
+def early_differences(seed: int) -> Iterator[str]:
+    """What the two disagree about for engines that let ranks go early."""
+    text = program(seed)
+    source, ours = read(text), Program.parse(text)
+    for model in EARLY[seed % 3 :: 3]:
+        known, found = explore.outcomes(source, model, early=True), set(search.outcomes(ours, model, early=True))
+        if found != known:
+            yield f"seed {seed}, {model}, early: explorer {known}, model {found}\n{text}"
+
+
+@pytest.mark.slow
+def test_engines_that_let_ranks_go_early() -> None:
+    """One program of fourteen has more outcomes then, under a lane: about 90 of 1250."""
+    more = 0
+    for seed in range(CHUNK):
+        found = list(early_differences(seed))
+        assert not found, found[0]
+        ours = Program.parse(program(seed))
+        more += search.outcomes(ours, "lane", early=True) != search.outcomes(ours, "lane")
+    assert more > CHUNK / 25
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_engines_that_let_ranks_go_early_nightly(chunk: int) -> None:
+    first = NIGHTLY_FROM + chunk * CHUNK
+    for seed in range(first, first + CHUNK):
+        found = list(early_differences(seed))
+        assert not found, found[0]
+
+
 def test_every_outcome_is_common() -> None:
     """Each outcome, and each order verdict, in at least one program of thirty; else the comparison says little."""
     seen: Counter[str] = Counter()
@@ -103,6 +136,21 @@ BREAKS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+EARLY_BREAKS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "nobody may go early": lambda m: m.setattr(search, "may_finish", lambda part: False),
+    "everybody may": lambda m: m.setattr(search, "may_finish", lambda part: True),
+    "who receives from a root needs it not": lambda m: m.setattr(early, "_FROM_ROOT", ()),
+    "who gives to a root needs it": lambda m: m.setattr(early, "_TO_ROOT", ()),
+    "what nobody waits for stays": lambda m: m.setattr(search._Search, "_finish_rest", _nothing),
+    "one is let go, no matter which": lambda m: m.setattr(search._Search, "_finishes", _first_finish),
+}
+
+
+def _first_finish(self: Any, running: Any) -> Any:
+    """Only one of the parts that may go does."""
+    return [("finish", part.rank, part.seq) for part in search._early(running, awaited=True)][:1]
+
+
 def _start_all(self: Any, parts: list[Any]) -> None:
     """Leaves queued parts where they are for ever."""
     for part in parts:
@@ -122,3 +170,10 @@ def test_a_broken_model_is_noticed(how: str, monkeypatch: pytest.MonkeyPatch) ->
         except (AssertionError, ValueError, KeyError, StopIteration):
             return  # a broken machine may as well fall over
     pytest.fail("not noticed")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", EARLY_BREAKS)
+def test_a_broken_rule_of_going_early_is_noticed(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    EARLY_BREAKS[how](monkeypatch)
+    assert any(any(early_differences(seed)) for seed in range(1250))
