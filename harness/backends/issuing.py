@@ -74,13 +74,14 @@ class Issuer(dist.ProcessGroup):
             return None
         ticket = Ticket(start if recorder.granting else None)
         work = RecordedWork(recorder, (ticket,), result)
-        recorder.issue((number,), (ticket,), depth=3)
+        with self.process.order:
+            recorder.issue((number,), (ticket,), depth=3)
+            if not recorder.granting:
+                if model.blocks_at_issue:
+                    recorder.flush()  # the engine may never return from the call
+                ticket.work = start()
         if recorder.granting:
             self._block_at_issue((work,))
-        else:
-            if model.blocks_at_issue:
-                recorder.flush()  # the engine may never return from the call
-            ticket.work = start()
         if self._open.works is not None:
             self._open.works.append(work)
         return work
@@ -95,8 +96,10 @@ class Issuer(dist.ProcessGroup):
             if work is not None:
                 await_transport(recorder, work)
         else:
-            seq = recorder.call(number, depth=4)
-            finished(start())
+            with self.process.order:
+                seq = recorder.call(number, depth=4)
+                work = start()
+            finished(work)
         recorder.complete(seq)
 
     def _p2p(self, kind: str, tensors: Tensors, peer: int, tag: int, start: Start) -> dist.Work:
@@ -113,8 +116,9 @@ class Issuer(dist.ProcessGroup):
         work = RecordedWork(recorder, (ticket,), tensors, p2p=True)
         batch = self._open.batch or self.process.open_batch()
         if batch is None:
-            recorder.issue((number,), (ticket,), depth=3)
-            self._begin_p2p(((work, start),))
+            with self.process.order:
+                recorder.issue((number,), (ticket,), depth=3)
+                self._begin_p2p(((work, start),))
         else:
             batch.add(number, ticket, work, start)
             if batch.full:
@@ -122,8 +126,9 @@ class Issuer(dist.ProcessGroup):
         return work
 
     def _issue_batch(self, batch: Batch) -> None:
-        self._recorder.issue(batch.numbers, batch.tickets, depth=4)
-        self._begin_p2p(batch.calls)
+        with self.process.order:
+            self._recorder.issue(batch.numbers, batch.tickets, depth=4)
+            self._begin_p2p(batch.calls)
 
     def _begin_p2p(self, calls: Sequence[tuple[RecordedWork, Start]]) -> None:
         if self._recorder.granting:

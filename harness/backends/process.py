@@ -8,6 +8,7 @@ recorded.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 import threading
@@ -51,6 +52,10 @@ class Process:
 
     #: torch's type of the devices whose tensors the transport moves.
     device = "cpu"
+    #: Whether ranks wait for each other in the transport where they create or destroy a group.
+    meets = False
+    #: Held while an operation is recorded and begun, where the transport has one order for all threads of a rank.
+    order: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
 
     def __init__(self, spec: BackendSpec, rank: int, world: int, store: dist.Store, recorder: Recorder) -> None:
         self.spec, self.rank, self.world, self.recorder = spec, rank, world, recorder
@@ -157,7 +162,9 @@ class Process:
         identity = self._named(group_desc or f"group{self._created}", members)
         if self.recorder.recording and (not use_local_synchronization or self.rank in members):
             kind = "barrier" if use_local_synchronization else "new_group"
-            self._meet(Operation(kind, identity, n=1, dtype="uint8", label="new_group"))
+            op = Operation(kind, identity, n=1, dtype="uint8", label="new_group")
+            # Of new members alone, the transport has no group yet.
+            self._meet(op, None if use_local_synchronization else torch_c10d._get_default_group().inner)
         self._identity = identity
         group = self._new_group(
             ranks,
@@ -190,10 +197,10 @@ class Process:
         """
         failing = self.recorder.stopped or sys.exc_info()[0] is not None
         if self.recorder.recording and not failing and not _all_ends():
-            self._meet(Operation("destroy_group", group.identity, n=1, dtype="uint8"))
+            self._meet(Operation("destroy_group", group.identity, n=1, dtype="uint8"), group.inner)
 
-    def _meet(self, op: Operation) -> None:
-        """Issue an operation without data and wait until all its ranks have."""
+    def _meet(self, op: Operation, inner: dist.ProcessGroup | None) -> None:
+        """Issue an operation without data and wait until all its ranks have; ``inner`` is their transport's group."""
         recorder = self.recorder
         ticket = Ticket(_nothing if recorder.granting else None)
         recorder.issue(

@@ -78,14 +78,16 @@ class _Rank:
             for ops in thread
             for op in ops
         }
+        world: Any = dist.group.WORLD
+        self.meets = record.current().granting or world.process.meets
         self.code = Code(tuple(labels), self.program.world)
 
     def create(self, group: Group) -> None:
         """Make a group; collective over the world, and the host waits for all of it."""
         unsorted = {} if list(group.ranks) == sorted(group.ranks) else {"sort_ranks": False}
         self.groups[group] = dist.new_group(list(group.ranks), group_desc=group.name, **unsorted)
-        if not record.current().granting:
-            # A real engine's creation waits for nobody, nor does its destruction: they meet beside it.
+        if not self.meets:
+            # The creation waits for nobody, nor does the destruction: they meet beside it.
             with record.current().unrecorded():
                 dist.barrier()
                 self.meetings[group] = dist.new_group(list(group.ranks), **unsorted)
@@ -93,7 +95,7 @@ class _Rank:
     def destroy(self, op: Operation) -> None:
         """Destroy a group; collective over it, and the host waits for all its members."""
         dist.destroy_process_group(self._group(op))
-        if not record.current().granting:
+        if not self.meets:
             with record.current().unrecorded():
                 dist.barrier(group=self.meetings[op.group])
 
