@@ -9,7 +9,8 @@
 What the library lacks on host buffers is made of what it has: a barrier is an all_reduce of one byte, a gather an
 all_gather that only the root keeps, a scatter a broadcast of which each keeps its part, an uneven all_to_all one
 filled up to the largest part. There is no point to point: on host buffers ``onecclSend`` ends the process, and
-``onecclGroupStart`` asks for a SYCL device (2022.1.2).
+``onecclGroupStart`` asks for a SYCL device (2022.1.2). A rank may be done with a reduce before its root has come
+(`harness.model.early`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class OneCCL:
         self.form = form
         name = f"oneccl:{form}" if form else "oneccl"
         model, about = _FORMS[form]
-        self.spec = BackendSpec(name=name, transport="oneccl", model=model, granting=False, about=about)
+        self.spec = BackendSpec(name=name, transport="oneccl", model=model, granting=False, about=about, early=True)
 
     def available(self) -> str | None:
         """None if the library is here; whether it starts shows in the first rank."""
