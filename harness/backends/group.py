@@ -239,8 +239,8 @@ class RecordedGroup(Issuer):
         return self._collective("barrier", (), opts, lambda: self.inner.barrier(opts), n=1)
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """A barrier. On the real engine, torch's own with its report; under a model the supervisor knows who lacks."""
-        if self._recorder.recording and self._recorder.granting:
+        """A barrier. Where the engine is torch's, its own with its report; else the supervisor knows who lacks."""
+        if self._recorder.recording and (self._recorder.granting or self.process.meets):
             finished(self._collective("barrier", (), None, lambda: self.inner.barrier(c10d.BarrierOptions()), n=1))
             return
 

@@ -54,7 +54,7 @@ class Process:
     device = "cpu"
     #: Whether ranks wait for each other in the transport where they create or destroy a group.
     meets = False
-    #: Held while an operation is recorded and begun, where the transport has one order for all threads of a rank.
+    #: Held while an operation is recorded and begun, where an engine matches operations by the order of the calls.
     order: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
 
     def __init__(self, spec: BackendSpec, rank: int, world: int, store: dist.Store, recorder: Recorder) -> None:
