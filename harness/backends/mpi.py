@@ -37,6 +37,13 @@ _FORMS = {
 _OPS = {"SUM": "SUM", "PRODUCT": "PROD", "MIN": "MIN", "MAX": "MAX", "BAND": "BAND", "BOR": "BOR", "BXOR": "BXOR"}
 
 
+class MPIError(RuntimeError):
+    """A call of MPI failed; the message has the call and the library's own words.
+
+    It stands for mpi4py's exception, which cannot leave the rank: whoever loads its class becomes an MPI job.
+    """
+
+
 class MPI:
     """The backend in one of its forms."""
 
@@ -61,7 +68,10 @@ class MPI:
         def connect(ranks: tuple[int, ...], index: int, rendezvous: dist.Store) -> Any:
             everyone = mpi.COMM_WORLD
             tag = zlib.crc32(f"{ranks}/{index}".encode()) % 32768  # MPI promises no larger ones
-            comm = everyone.Create_group(everyone.group.Incl(list(ranks)), tag)
+            try:
+                comm = everyone.Create_group(everyone.group.Incl(list(ranks)), tag)
+            except mpi.Exception as error:
+                raise MPIError(f"MPI_Comm_create_group: {error}") from None
             made: Any = MPICommunicator(mpi, comm, blocking=self.form != "")
             return inorder.wrap(made) if inorder else made
 
@@ -76,17 +86,23 @@ def load(name: str) -> MPI:
 
 
 class _Pending:
-    """A request of mpi4py's; ``finish`` runs once it is done."""
+    """A request of mpi4py's, made by ``call``; ``finish`` runs once it is done."""
 
-    def __init__(self, request: Any, finish: Callable[[], None] | None) -> None:
-        self._request, self._finish = request, finish
+    def __init__(self, request: Any, call: str, failing: type[Exception], finish: Callable[[], None] | None) -> None:
+        self._request, self._call, self._failing, self._finish = request, call, failing, finish
 
     def wait(self) -> None:
-        self._request.Wait()
+        try:
+            self._request.Wait()
+        except self._failing as error:
+            raise MPIError(f"{self._call}: {error}") from None
         self._end()
 
     def test(self) -> bool:
-        done: bool = self._request.Test()
+        try:
+            done: bool = self._request.Test()
+        except self._failing as error:
+            raise MPIError(f"{self._call}: {error}") from None
         if done:
             self._end()
         return done
@@ -156,9 +172,14 @@ class MPICommunicator:
 
     def _call(self, name: str, *args: Any, finish: Callable[[], None] | None = None) -> Request | None:
         """``MPI_Name``, or ``MPI_Iname`` where calls don't block."""
+        name = name.capitalize() if self._blocking else "I" + name
+        call, failing = f"MPI_{name}", self._mpi.Exception
+        try:
+            request = getattr(self._comm, name)(*args)
+        except failing as error:
+            raise MPIError(f"{call}: {error}") from None
         if not self._blocking:
-            return _Pending(getattr(self._comm, "I" + name)(*args), finish)
-        getattr(self._comm, name.capitalize())(*args)
+            return _Pending(request, call, failing, finish)
         if finish is not None:
             finish()
         return None

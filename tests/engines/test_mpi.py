@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import mmap
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,10 +13,12 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+import torch
 import torch.distributed as dist
 
 from harness import backends
 from harness.backends import mpi_job
+from harness.backends.mpi import MPIError
 from harness.errors import WorldError
 from harness.model.program import Program
 from harness.programs.run import run_program
@@ -140,6 +143,25 @@ def test_the_order_of_a_queue_is_the_recorded_one() -> None:
     for _ in range(40):
         ran = run_program(source, pool.get(2, "mpi:queue"), limit=5)
         assert ran.agrees, ran.verdict.explanation
+
+
+def _too_short() -> None:
+    """A message that does not fit where it is received, which MPI says."""
+    if dist.get_rank() == 0:
+        dist.send(torch.zeros(8), 1)
+    else:
+        dist.recv(torch.zeros(4), 0)
+
+
+@pytest.mark.parametrize("backend", ["mpi", "mpi:blocking", "mpi:queue"])
+def test_what_mpi_fails_with_is_told_without_it(backend: str) -> None:
+    """mpi4py's exception would make an MPI job of the process that loads it, which is the supervisor."""
+    with World(2, backend=backend) as world:
+        run = world.run(_too_short)
+    assert run.ranks[1].error is not None
+    assert re.match(r"MPI_(Recv|Irecv): Message truncated", run.ranks[1].error.message), run.ranks[1].error
+    assert isinstance(run.ranks[1].error.exception, MPIError)
+    assert "mpi4py.MPI" not in sys.modules
 
 
 def test_a_launcher_that_fails_is_quoted() -> None:
