@@ -93,6 +93,8 @@ class Handle(dist.Work):
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Block until done; an engine's wait has no time limit, so ``timeout`` is not looked at."""
         with self._lock:
+            if self._error is not None:  # found by `is_completed`: the engine says it once
+                raise self._error
             try:
                 while self._requests:
                     self._requests[0].wait()
@@ -107,11 +109,11 @@ class Handle(dist.Work):
         if not self._lock.acquire(blocking=False):
             return False  # another thread waits for it
         try:
-            while self._requests and self._requests[0].test():
+            while self._error is None and self._requests and self._requests[0].test():
                 del self._requests[0]
             if not self._requests:
                 self._end()
-            return not self._requests
+            return self._error is not None or not self._requests
         except Exception as error:  # noqa: BLE001 - a failed operation is over; `wait` raises it
             self._error = error
             return True
