@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from harness.backends.batch import Batch
-from harness.backends.work import RecordedWork, await_transport, coalesced, finished
+from harness.backends.work import RecordedWork, await_transport, coalesced
 from harness.errors import UnsupportedError
 from harness.model.operation import Group, Operation
 from harness.record.recorder import Recorder
@@ -97,9 +97,10 @@ class Issuer(dist.ProcessGroup):
                 await_transport(recorder, work)
         else:
             with self.process.order:
+                work = start()  # while it is under way, there is time to record it
                 seq = recorder.call(number, depth=4)
-                work = start()
-            finished(work)
+            if work is not None:
+                work.wait()
         recorder.complete(seq)
 
     def _p2p(self, kind: str, tensors: Tensors, peer: int, tag: int, start: Start) -> dist.Work:

@@ -22,7 +22,7 @@ from harness.model.operation import Operation
 from harness.record.stack import Stacks
 from harness.record.threads import ThreadNames, may_issue, native_id
 from harness.record.ticket import Ticket
-from harness.world.messages import Events, Grant, Probe, Release, Sent, Stop
+from harness.world.messages import Events, Frame, Grant, Probe, Release, Sent, Stop
 
 #: A backend without grants holds events back while they come thick: for so many nanoseconds, and so many of them. An
 #: operation or a stack that is new is never held, and the supervisor asks for what is held once nothing comes.
@@ -66,7 +66,7 @@ class Recorder:
         self._announced: set[str] = {"main"}
         self._seq = 0
         self._sent_ns = 0
-        self._news = False  # the records hold an operation or a stack for the first time
+        self._urgent = True  # send at once: a grant waits for it, or an operation or a stack is there for the first time
         self._tickets: dict[int, Ticket] = {}
         self._releases: dict[str, threading.Semaphore] = {}
         self._stop: bytes | None = None
@@ -121,7 +121,7 @@ class Recorder:
             if number is None:
                 number = self._op_ids[op] = len(self._op_ids)
                 self._records.append(("o", number, op))
-                self._news = True
+                self._urgent = True
             return number
 
     def issue(self, ops: Sequence[int], tickets: Sequence[Ticket], *, hold: bool = False, depth: int = 2) -> None:
@@ -151,6 +151,7 @@ class Recorder:
         One event instead of two, and no handle. With a ticket, it is granted on return. Without, the caller hands
         the operation to its engine, and waits there. Raises as `issue` and `wait` do.
         """
+        # What every blocking call of a real engine pays: written out, so that it costs no more calls than it must.
         ns = time.monotonic_ns()
         with self._lock:
             if self._stop is not None:
@@ -160,9 +161,17 @@ class Recorder:
             if ticket is not None:
                 ticket.seq = seq
                 self._tickets[seq] = ticket
-            where, thread = self._where(depth + 1), self._thread()
-            self._records.append(("s", seq, thread, op, where, self._others(), ns))
-            self._send_soon(ns)
+            where, frames = self._stacks.here(depth)
+            if frames is not None:
+                self._new_stack(where, frames)
+            naming, thread = self._local.name
+            if naming != self._naming:
+                thread = self._thread()
+            others = () if self.alone else self._others()
+            records = self._records
+            records.append(("s", seq, thread, op, where, others, ns))
+            if self._urgent or ns - self._sent_ns > HOLD_NS or len(records) >= HOLD:
+                self._send_records()
         if ticket is not None:
             self._pass(ticket, None)
             self.check_tickets((ticket,))
@@ -170,7 +179,7 @@ class Recorder:
 
     def _send_soon(self, ns: int) -> None:
         """Send now, unless nobody waits for these events and more come at once."""
-        if self.granting or self._news or ns - self._sent_ns > HOLD_NS or len(self._records) >= HOLD:
+        if self._urgent or ns - self._sent_ns > HOLD_NS or len(self._records) >= HOLD:
             self._send_records()
 
     def wait(self, tickets: Sequence[Ticket], timeout: float = -1, *, at_issue: bool = False, depth: int = 2) -> bool:
@@ -221,7 +230,7 @@ class Recorder:
 
     def complete(self, seq: int) -> None:
         """The transport is done with the operation on this rank; travels with the next event."""
-        if self.recording:
+        if self.active and not self._local.unrecorded:
             with self._lock:
                 self._records.append(("c", seq, time.monotonic_ns()))
 
@@ -354,15 +363,18 @@ class Recorder:
     def _send_records(self) -> None:
         if self._records:
             records, self._records = self._records, []
-            self._news, self._sent_ns = False, time.monotonic_ns()
+            self._urgent, self._sent_ns = self.granting, time.monotonic_ns()
             self._send(Events(self.epoch, tuple(records)))
 
     def _where(self, depth: int) -> int:
         number, frames = self._stacks.here(depth + 1)
         if frames is not None:
-            self._records.append(("f", number, frames))
-            self._news = True
+            self._new_stack(number, frames)
         return number
+
+    def _new_stack(self, number: int, frames: tuple[Frame, ...]) -> None:
+        self._records.append(("f", number, frames))
+        self._urgent = True
 
     def _thread(self) -> str:
         naming, name = self._local.name

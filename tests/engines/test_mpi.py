@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -176,3 +177,37 @@ def test_the_library_is_in_the_evidence() -> None:
     noted = [str(line["value"]) for line in lines if line.get("name") == "mpi"]
     assert len(noted) == 2
     assert all("MPICH" in text for text in noted) or mpi_job.library() is None
+
+
+GIVEN_RANKS = """
+import torch
+import torch.distributed as dist
+from harness.world import pool
+
+def add():
+    value = torch.full((4,), float(dist.get_rank() + 1))
+    dist.all_reduce(value)
+    return float(value[0])
+
+def test_all():
+    assert pool.get(3, "lane").run(add).values == [6.0] * 3
+
+def test_a_smaller_world():
+    assert pool.get(2, "gloo").run(add).values == [3.0] * 2
+"""
+
+
+def test_mpiexec_starts_the_ranks_of_any_backend(tmp_path: Path) -> None:
+    """As torchrun and srun do: it starts a process a rank, and rank 0 runs pytest beside its own."""
+    (tmp_path / "test_given.py").write_text(GIVEN_RANKS)
+    tests = f"-q -p no:cacheprovider {tmp_path / 'test_given.py'}"
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    done = subprocess.run(
+        [mpiexec, "-n", "3", sys.executable, "-m", "harness.rank", "--pytest", tests],
+        env={name: value for name, value in os.environ.items() if not name.startswith("HARNESS_")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout
