@@ -36,11 +36,9 @@ LOOK = 0.001
 BUSY = 0.005
 #: More lines of evidence than this are written though messages keep coming.
 UNWRITTEN = 256
-#: How long a real engine's events may gather while they come thick, in seconds: the longer they have, the longer, up
-#: to what a socket holds.
-REST, RESTS = 0.0005, 40
-#: With no message for so long, ranks of a real engine are asked for what they hold back; twice as long the next time.
-PROBE = 0.05
+#: With no message for so long, ranks of a real engine are asked for what they hold back; twice as long the next time,
+#: up to the second, after which they are asked though others are busy; in seconds.
+PROBE, PROBE_MOST = 0.05, 1.0
 
 
 class SafeSink:
@@ -91,8 +89,8 @@ class Running:
         self._members = world.members
         self._outcomes = [RankOutcome(rank) for rank in range(world.size)]
         self._pending = set(range(world.size))
-        self._rush = 0
-        self._patience = 60.0 if spec.granting else PROBE
+        self._patience = PROBE
+        self._probed = time.monotonic()
         self._culprits: list[int] = []
         self._died: list[int] = []
         self._cause = ""
@@ -137,25 +135,28 @@ class Running:
         until = time.monotonic() + BUSY
         while True:
             restless, unwritten = self._supervisor.restless, self._supervisor.unwritten
-            messages = self._world.loop.step(min(wake, LOOK if restless or unwritten else self._patience))
+            silence = (LOOK if restless or unwritten else 60.0) if self._granting else self._patience
+            messages = self._world.loop.step(min(wake, silence))
             for member, message in messages:
                 self._take(member, message)
             if unwritten > UNWRITTEN or not messages:
                 self._supervisor.write()
-            if not messages and (restless or not self._granting):
+            if not self._granting:
+                self._probe(bool(messages))
+            elif restless and not messages:
                 self._send(self._supervisor.look())
-            self._rest(messages)
             if not messages or not self._pending or time.monotonic() > until:
                 return
 
-    def _rest(self, messages: list[tuple[Member, Any]]) -> None:
-        """Read a real engine's events less often while they come thick: nobody waits for an answer to them."""
-        if self._granting:
-            return
-        self._rush = self._rush + 1 if messages else 0
-        self._patience = PROBE if messages else min(2 * self._patience, 1.0)
-        if self._rush > 8:
-            time.sleep(REST * min(self._rush, RESTS))
+    def _probe(self, busy: bool) -> None:
+        """Ask ranks of a real engine for what they hold back, and look for a proof, where nothing came for a while."""
+        now = time.monotonic()
+        if busy:
+            self._patience = PROBE
+        if not busy or now - self._probed > PROBE_MOST:
+            self._probed = now
+            self._patience = min(2 * self._patience, PROBE_MOST)
+            self._send(self._supervisor.look())
 
     # --- what happens ---------------------------------------------------------------------------------------
 

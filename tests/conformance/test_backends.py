@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
+import time
+from typing import Any
 
-from harness import testing
+import pytest
+import torch
+import torch.distributed as dist
+
+from harness import record, testing
 from harness.testing.hazards import HAZARDS
+from harness.world import pool, running
 
 BACKENDS = ("gloo", "independent", "lane", "lanes:2", "host_blocking", "first_use", "lane+buffered")
 
@@ -45,3 +51,24 @@ def test_models_are_told_apart(model: str) -> None:
     """The hazards tell each model from the others, by what is expected of them alone."""
     found = {name: testing.Verdict(hazard.expect[model], hazard.order) for name, hazard in HAZARDS.items()}
     assert testing.behaves_like(found, model) == (model,)
+
+
+def _busy() -> tuple[int, float]:
+    """Issue for a while; returns how often the supervisor asked for events meanwhile, and the seconds it took."""
+    recorder = record.current()
+    asked: list[Any] = []
+    hear = recorder.on_message
+    recorder.on_message = lambda message: (asked.append(message), hear(message))  # type: ignore[method-assign]
+    began = time.monotonic()
+    over = torch.zeros(1)
+    while not over:  # as the ranks agree
+        over = torch.tensor([float(time.monotonic() - began > 0.4)])
+        dist.all_reduce(over)
+    del recorder.on_message
+    return len(asked), time.monotonic() - began
+
+
+def test_a_real_engine_is_asked_for_nothing_while_it_is_busy() -> None:
+    """Each question wakes a thread in the rank: asked every millisecond, ranks ran a tenth slower."""
+    for asked, seconds in pool.get(2, "gloo").run(_busy).values:
+        assert asked <= 1 + seconds / running.PROBE

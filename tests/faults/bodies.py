@@ -14,6 +14,7 @@ import signal
 import socket
 import stat
 import sys
+import tempfile
 import time
 
 import torch
@@ -105,6 +106,16 @@ def endless_loop_with_lock(victim: int) -> float:
     """A regular expression that takes for ever holds the interpreter's lock all the while."""
     if meet(victim):
         re.match(r"(a+)+$", "a" * 64 + "b")
+    return sound()
+
+
+def uninterruptible(victim: int) -> float:
+    """Starting a process suspends the caller, uninterruptibly, until the child has begun; this child never does."""
+    if meet(victim):
+        with tempfile.TemporaryDirectory() as folder:
+            pipe = os.path.join(folder, "nobody-writes")
+            os.mkfifo(pipe)
+            os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 9, pipe, os.O_RDONLY, 0)])
     return sound()
 
 

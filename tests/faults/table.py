@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "faults.md"
 
+#: Rows that are no fault of a rank's: no room for evidence, and what ends pytest from outside.
+FULL_DISK = "disk full, for evidence"
+SIGNALS = {
+    signal.SIGINT: "pytest interrupted",
+    signal.SIGKILL: "pytest killed by signal 9",
+    signal.SIGHUP: "pytest's terminal closed",
+    signal.SIGTERM: "pytest ended by signal 15",
+}
+
 HEAD = """# What goes wrong in a rank, and what you are told
 
 Every row was produced by `tests/faults` on {sizes} ranks, on gloo (a real engine, listened to) and on lane (a model
 over gloo); write it anew with `HARNESS_FAULTS_TABLE=docs/faults.md python -m pytest tests/faults -m ""`. Seconds run
 from the start of the task to the verdict, over all worlds; those that end in `timeout` had a limit of half a second.
-A world that is kept serves the next task; one that is not is replaced by a new one.
+Where pytest itself is ended they run from the signal until ranks, all they started, the fork server and pytest are
+gone. A world that is kept serves the next task; one that is not is replaced by a new one.
 
 | fault | verdict | you are told (lane, largest world) | gloo, s | lane, s | world kept: gloo, lane |
 | --- | --- | --- | --- | --- | --- |
@@ -41,11 +52,11 @@ def text(rows: Iterable[Row]) -> str:
     lines = [HEAD.format(sizes=", ".join(map(str, sizes)))]
     for fault, seen in faults.items():
         by = {backend: [row for row in seen if row.backend == backend] for backend in ("gloo", "lane")}
-        told = max(by["lane"], key=lambda row: row.size).told.splitlines() or [""]
+        told = " ".join(max(by["lane"], key=lambda row: row.size).told.splitlines()[:2])
         kept = ", ".join("no" if any(row.tainted for row in found) else "yes" for found in by.values())
         verdict = " or ".join(sorted({row.verdict for row in seen}))
         lines.append(
-            f"| {fault} | {verdict} | {_cell(told[0])} | {_range(by['gloo'])} | {_range(by['lane'])} | {kept} |\n"
+            f"| {fault} | {verdict} | {_cell(told)} | {_range(by['gloo'])} | {_range(by['lane'])} | {kept} |\n"
         )
     return "".join(lines)
 
@@ -62,6 +73,6 @@ def _range(rows: list[Row]) -> str:
     return f"{seconds[0]:.2f} to {seconds[-1]:.2f}" if seconds else "-"
 
 
-def _cell(line: str, width: int = 130) -> str:
+def _cell(line: str, width: int = 160) -> str:
     line = line.replace("|", "\\|").replace(str(Path.cwd()) + "/", "")
     return line if len(line) <= width else line[: width - 3] + "..."

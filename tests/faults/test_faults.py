@@ -25,18 +25,8 @@ from harness.world import pool, processes, supervisor
 from harness.world.world import World
 
 from . import bodies
-from .table import DOCUMENT, Row, read
-
-#: From the fault (or the time limit) to the verdict, in seconds.
-BOUND = 2.0
-
-
-def bound() -> float:
-    """The bound here and now: longer where more than four processes compete for each core.
-
-    A machine that runs the tests and little else keeps to `BOUND`.
-    """
-    return BOUND * max(1.0, os.getloadavg()[0] / (4 * (os.cpu_count() or 1)))
+from .bound import bound
+from .table import DOCUMENT, FULL_DISK, SIGNALS, Row, read
 
 
 @dataclass(frozen=True)
@@ -63,6 +53,13 @@ FAULTS = (
         "control channel closed", bodies.closes_channel, "crashed", "rank {victim}: died: closed its control channel"
     ),
     Fault("stopped by signal 19", bodies.stopped, "timeout", "unproven: rank {victim} (stopped", limit=0.5),
+    Fault(
+        "in an uninterruptible call",
+        bodies.uninterruptible,
+        "timeout",
+        "unproven: rank {victim} (in an uninterruptible call",
+        limit=0.5,
+    ),
     Fault("endless loop", bodies.endless_loop, "timeout", "unproven: rank {victim} (at ", limit=0.5),
     Fault(
         "endless loop, lock held", bodies.endless_loop_with_lock, "timeout", "unproven: rank {victim} (at ", limit=0.5
@@ -185,14 +182,20 @@ def test_native_frames_where_asked_for() -> None:
     assert "sre_ucs1_match" in run.ranks[1].stack or "not permitted" in run.ranks[1].stack
 
 
-def test_a_full_disk_loses_evidence_and_nothing_else() -> None:
+@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("backend", ["gloo", "lane"])
+def test_a_full_disk_loses_evidence_and_nothing_else(backend: str, size: int, fault_table: list[Row]) -> None:
+    world = pool.get(size, backend)
     full = os.open("/dev/full", os.O_WRONLY)
+    started = time.monotonic()
     try:
-        run = pool.get(2, "lane").run(bodies.sound, sink=lambda line: os.write(full, str(line).encode()))
+        run = world.run(bodies.sound, sink=lambda line: os.write(full, str(line).encode()))
     finally:
         os.close(full)
-    assert run.values == [3.0, 3.0]
+    seconds = time.monotonic() - started
+    assert run.values == [size * (size + 1) / 2] * size
     assert "No space left on device" in run.evidence_error
+    fault_table.append(Row(FULL_DISK, backend, size, "completes", run.evidence_error, seconds, run.tainted))
 
 
 def _dies_building(lock: str) -> None:
@@ -246,7 +249,9 @@ def test_rank_0_may_die_too() -> None:
 
 def test_every_fault_is_in_the_documented_table() -> None:
     rows = read(DOCUMENT)
-    assert {name: row["verdict"] for name, row in rows.items()} == {fault.name: fault.verdict for fault in FAULTS}
+    ends = dict.fromkeys(SIGNALS.values(), "nothing is left")
+    expected = {fault.name: fault.verdict for fault in FAULTS} | {FULL_DISK: "completes"} | ends
+    assert {name: row["verdict"] for name, row in rows.items()} == expected
 
 
 def _gather_crosswise() -> None:
