@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
+#: How faulthandler begins its report and, in it, the stack of the thread that failed; and how many lines before the
+#: report are of interest (what C++ said as it gave up).
+_FATAL, _THREAD, _BEFORE = "Fatal Python error: ", "Current thread ", 3
+
 
 class Capture:
     """Head and tail of one stream. ``head`` and ``tail`` are the bytes kept of each."""
@@ -43,7 +47,16 @@ class Capture:
         gap = f"\n[... {self.dropped} bytes of output dropped ...]\n"
         return bytes(self._head).decode(errors="replace") + gap + tail.decode(errors="replace")
 
-    def last_lines(self, count: int) -> str:
-        """The last ``count`` lines that hold anything."""
+    def last_words(self, count: int) -> str:
+        """The last ``count`` lines that hold anything.
+
+        Where Python reports a fatal error: what came right before the report, and of that the thread which failed. The
+        innermost frames come first there, and the last lines would be those of the harness.
+        """
         lines = [line for line in self.text().splitlines() if line.strip()]
-        return "\n".join(lines[-count:])
+        fatal = max((at for at, line in enumerate(lines) if line.startswith(_FATAL)), default=None)
+        if fatal is None:
+            return "\n".join(lines[-count:])
+        report = lines[fatal + 1 :]
+        failed = next((at for at, line in enumerate(report) if line.startswith(_THREAD)), 0)
+        return "\n".join((lines[max(fatal - _BEFORE, 0) : fatal + 1] + report[failed:])[:count])

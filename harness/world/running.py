@@ -309,7 +309,7 @@ class Running:
         for outcome, member in zip(self._outcomes, self._members, strict=True):
             outcome.stdout, outcome.stderr = member.stdout.text(), member.stderr.text()
             if outcome.exit not in (None, "stopped") and outcome.error is not None:
-                tail = member.stderr.last_lines(8)
+                tail = member.stderr.last_words(8)
                 message = outcome.error.message + (f"; its stderr ends with:\n{tail}" if tail else "")
                 outcome.error = Failure(outcome.error.type, message)
         culprits = tuple(self._died or self._culprits)

@@ -69,7 +69,7 @@ class World:
             for member in self.members:
                 if member.ended is not None:
                     self.loop.drain([member])
-                    tail = member.stderr.last_lines(20)
+                    tail = member.stderr.last_words(20)
                     raise WorldError(f"rank {member.rank} ended at its start: {member.ended}\n{tail}")
             if time.monotonic() > deadline:
                 raise WorldError(f"ranks {sorted(waiting)} did not start within {START_LIMIT:.0f} s")

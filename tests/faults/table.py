@@ -50,7 +50,7 @@ def text(rows: Iterable[Row]) -> str:
         faults.setdefault(row.fault, []).append(row)
     sizes = sorted({row.size for seen in faults.values() for row in seen})
     lines = [HEAD.format(sizes=", ".join(map(str, sizes)))]
-    for fault, seen in faults.items():
+    for fault, seen in sorted(faults.items(), key=lambda item: item[0] in SIGNALS.values()):
         by = {backend: [row for row in seen if row.backend == backend] for backend in ("gloo", "lane")}
         told = " ".join(max(by["lane"], key=lambda row: row.size).told.splitlines()[:2])
         kept = ", ".join("no" if any(row.tainted for row in found) else "yes" for found in by.values())
@@ -74,5 +74,5 @@ def _range(rows: list[Row]) -> str:
 
 
 def _cell(line: str, width: int = 160) -> str:
-    line = line.replace("|", "\\|").replace(str(Path.cwd()) + "/", "")
+    line = line.strip().replace("|", "\\|").replace(str(Path.cwd()) + "/", "")
     return line if len(line) <= width else line[: width - 3] + "..."

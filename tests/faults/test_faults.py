@@ -7,6 +7,7 @@ writes anew.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -168,6 +169,8 @@ def test_a_segmentation_fault_leaves_its_python_stack() -> None:
     run = pool.get(2, "lane").run(bodies.segfault, 0)
     assert "Fatal Python error: Segmentation fault" in run.ranks[0].stderr
     assert " in segfault" in run.ranks[0].stderr
+    assert run.ranks[0].error is not None
+    assert re.search(r"(?s)Fatal Python error: Segmentation fault\n.* in segfault\n", run.ranks[0].error.message)
 
 
 def test_a_timeout_has_the_stacks_of_all_that_did_not_end() -> None:

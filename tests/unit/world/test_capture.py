@@ -29,4 +29,15 @@ def test_memory_is_bounded() -> None:
     for _ in range(10_000):
         capture.feed(b"y" * 50)
     assert sum(map(len, capture._tail)) < 200
-    assert capture.last_lines(1).endswith("y" * 100)
+    assert capture.last_words(1).endswith("y" * 100)
+
+
+def test_last_words_are_the_last_lines_or_the_report_of_a_fatal_error() -> None:
+    capture = Capture()
+    capture.feed(b"one\n\ntwo\nthree\n")
+    assert capture.last_words(2) == "two\nthree"
+    capture.feed(b"what(): sizes differ\nFatal Python error: Aborted\n\nThread 1:\n  File listener\n")
+    capture.feed(b"Current thread 2:\n  File body\n  File rank\n  File main\n")
+    assert capture.last_words(6).splitlines() == [
+        *("two", "three", "what(): sizes differ", "Fatal Python error: Aborted", "Current thread 2:", "  File body")
+    ]
