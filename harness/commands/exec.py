@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from harness import backends
 from harness.errors import BackendError, UsageError
 
 
-@click.command(context_settings={"ignore_unknown_options": True})
+@click.command(context_settings={"allow_interspersed_args": False})  # what follows SCRIPT is its own
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- SCRIPT [ARG]...")
 @click.option("--nproc", type=click.IntRange(min=1), help="Start so many ranks (default: SCRIPT is a launcher).")
 @click.option("--backend", default="lane", show_default=True, help="In place of whatever backend the script names.")
@@ -55,7 +56,11 @@ def _program(words: tuple[str, ...], nproc: int | None) -> list[str]:
     first = words[0]
     if nproc is None:
         if first.endswith(".py") or first == "-m":
-            raise UsageError(f"{first}: give --nproc N to start it N times, or name a launcher (or python) before it")
+            raise UsageError(
+                f"{first}: give --nproc N before it to start it N times, or name a launcher (or python) before it"
+            )
+        if shutil.which(first) is None:
+            raise UsageError(f"{first}: there is no such program in PATH; a launcher (or python) is expected")
         return list(words)
     if first == "-m" or first.endswith(".py"):
         if first != "-m" and not Path(first).is_file():

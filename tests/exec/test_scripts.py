@@ -181,6 +181,8 @@ def test_wrong_use_is_told_from_a_failure(tmp_path: Path) -> None:
     for arguments, says in (
         (["--nproc", "2", "--", "nowhere.py"], "there is no such script"),
         (["--", str(SCRIPTS / "ddp.py")], "give --nproc N"),
+        (["--", "no-such-launcher", "train.py"], "no-such-launcher: there is no such program in PATH"),
+        (["-n", "2", "train.py"], "No such option '-n'"),
         (["--nproc", "2", "--", "deepspeed"], "a launcher takes no --nproc"),
         (["--nproc", "2", "--backend", "lan", "--", str(SCRIPTS / "ddp.py")], "backend 'lan' is unknown"),
     ):
