@@ -90,7 +90,8 @@ class Running:
         self._outcomes = [RankOutcome(rank) for rank in range(world.size)]
         self._pending = set(range(world.size))
         self._patience = PROBE
-        self._probed = time.monotonic()
+        self._asked = time.monotonic()
+        self._ask_at = self._asked + PROBE
         self._culprits: list[int] = []
         self._died: list[int] = []
         self._cause = ""
@@ -135,7 +136,10 @@ class Running:
         until = time.monotonic() + BUSY
         while True:
             restless, unwritten = self._supervisor.restless, self._supervisor.unwritten
-            silence = (LOOK if restless or unwritten else 60.0) if self._granting else self._patience
+            if self._granting:
+                silence = LOOK if restless or unwritten else 60.0
+            else:
+                silence = self._ask_at - time.monotonic()
             messages = self._world.loop.step(min(wake, silence))
             for member, message in messages:
                 self._take(member, message)
@@ -149,14 +153,15 @@ class Running:
                 return
 
     def _probe(self, busy: bool) -> None:
-        """Ask ranks of a real engine for what they hold back, and look for a proof, where nothing came for a while."""
+        """Ask ranks of a real engine for what they hold back, and look for a proof, once they have been quiet."""
         now = time.monotonic()
-        if busy:
-            self._patience = PROBE
-        if not busy or now - self._probed > PROBE_MOST:
-            self._probed = now
+        if now >= self._ask_at:
             self._patience = min(2 * self._patience, PROBE_MOST)
+            self._asked, self._ask_at = now, now + self._patience
             self._send(self._supervisor.look())
+        elif busy:
+            self._patience = PROBE
+            self._ask_at = min(now + PROBE, self._asked + PROBE_MOST)
 
     # --- what happens ---------------------------------------------------------------------------------------
 
