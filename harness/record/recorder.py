@@ -22,7 +22,7 @@ from harness.model.operation import Operation
 from harness.record.stack import Stacks
 from harness.record.threads import ThreadNames, may_issue, native_id
 from harness.record.ticket import Ticket
-from harness.world.messages import Events, Frame, Grant, Probe, Release, Sent, Stop
+from harness.world.messages import Events, Grant, Probe, Release, Sent, Stop
 
 #: A backend without grants holds events back while they come thick: for so many nanoseconds, and so many of them. An
 #: operation or a stack that is new is never held, and the supervisor asks for what is held once nothing comes.
@@ -153,7 +153,6 @@ class Recorder:
         One event instead of two, and no handle. With a ticket, it is granted on return. Without, the caller hands
         the operation to its engine, and waits there. Raises as `issue` and `wait` do.
         """
-        # What every blocking call of a real engine pays: written out, so that it costs no more calls than it must.
         ns = time.monotonic_ns()
         with self._lock:
             if self._stop is not None:
@@ -163,17 +162,9 @@ class Recorder:
             if ticket is not None:
                 ticket.seq = seq
                 self._tickets[seq] = ticket
-            where, frames = self._stacks.here(depth)
-            if frames is not None:
-                self._new_stack(where, frames)
-            naming, thread = self._local.name
-            if naming != self._naming:
-                thread = self._thread()
-            others = () if self.alone else self._others()
-            records = self._records
-            records.append(("s", seq, thread, op, where, others, ns))
-            if self._urgent or ns - self._sent_ns > HOLD_NS or len(records) >= HOLD:
-                self._send_records()
+            where, thread = self._where(depth + 1), self._thread()
+            self._records.append(("s", seq, thread, op, where, self._others(), ns))
+            self._send_soon(ns)
         if ticket is not None:
             self._pass(ticket, None)
             self.check_tickets((ticket,))
@@ -232,7 +223,7 @@ class Recorder:
 
     def complete(self, seq: int) -> None:
         """The transport is done with the operation on this rank; travels with the next event."""
-        if self.active and not self._local.unrecorded:
+        if self.recording:
             with self._lock:
                 self._records.append(("c", seq, time.monotonic_ns()))
 
@@ -371,12 +362,9 @@ class Recorder:
     def _where(self, depth: int) -> int:
         number, frames = self._stacks.here(depth + 1)
         if frames is not None:
-            self._new_stack(number, frames)
+            self._records.append(("f", number, frames))
+            self._urgent = True
         return number
-
-    def _new_stack(self, number: int, frames: tuple[Frame, ...]) -> None:
-        self._records.append(("f", number, frames))
-        self._urgent = True
 
     def _thread(self) -> str:
         naming, name = self._local.name
