@@ -26,7 +26,7 @@ from harness.world.messages import Events, Grant, Probe, Release, Sent, Stop
 
 #: A backend without grants holds events back while they come thick: for so many nanoseconds, and so many of them. An
 #: operation or a stack that is new is never held, and the supervisor asks for what is held once nothing comes.
-HOLD_NS, HOLD = 10_000_000, 512
+HOLD_NS, HOLD = 20_000_000, 1024
 #: How often a blocked thread looks for other threads that began or ended, in seconds.
 LOOK_AROUND = 0.02
 
