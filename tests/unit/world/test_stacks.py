@@ -16,8 +16,8 @@ TEXT = f"""Thread 0x00007f (most recent call first):
 
 Current thread 0x00008f (most recent call first):
   File "{Path(RANK).parents[1]}/record/recorder.py", line 77 in pass_gate
-  File "/home/me/body.py", line 12 in gather
-  File "/home/me/body.py", line 40 in main
+  File "/jobs/body.py", line 12 in gather
+  File "/jobs/body.py", line 40 in main
   File "{RANK}", line 180 in _run
   File "{RANK}", line 150 in work
 """
@@ -31,7 +31,7 @@ def test_the_harness_itself_is_left_out() -> None:
 
 
 def test_innermost_frame_of_the_body() -> None:
-    assert stacks.innermost(stacks.tidy(TEXT)) == "/home/me/body.py:12 in gather"
+    assert stacks.innermost(stacks.tidy(TEXT)) == "/jobs/body.py:12 in gather"
     assert stacks.innermost("") == ""
 
 
