@@ -204,7 +204,7 @@ def harness_cell(request: pytest.FixtureRequest) -> CellUnderTest:
 
 
 def pytest_sessionfinish() -> None:
-    """Standing worlds end with the session that started them."""
+    """Standing worlds end with the pytest that started them."""
     pool = sys.modules.get("harness.world.pool")
     if pool is not None:
         pool.close_all()

@@ -66,9 +66,8 @@ class Recorder:
         self._announced: set[str] = {"main"}
         self._seq = 0
         self._sent_ns = 0
-        self._urgent = (
-            True  # send at once: a grant waits for it, or an operation or a stack is there for the first time
-        )
+        # Send at once: a grant waits for it, or an operation or a stack is there for the first time.
+        self._urgent = True
         self._tickets: dict[int, Ticket] = {}
         self._releases: dict[str, threading.Semaphore] = {}
         self._stop: bytes | None = None

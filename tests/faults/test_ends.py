@@ -64,7 +64,7 @@ class _Session:
         deadline = time.monotonic() + 60
         while not wait_for(folder):
             assert self.process.poll() is None, self.process.communicate()[0]
-            assert time.monotonic() < deadline, "the session under test did not come up"
+            assert time.monotonic() < deadline, "the pytest under test did not come up"
             time.sleep(0.02)
         self.server = 0
         self.pids = {self.process.pid} | {found.pid for found in processes.descendants(self.process.pid)}
@@ -72,11 +72,14 @@ class _Session:
     def send(self, sig: int) -> tuple[str, float]:
         """Send the signal to the whole foreground, and wait until everything is gone, pytest and the server too.
 
-        Returns the output, and the seconds that it took.
+        Ranks and what they started must be gone within the bound, whatever the machine is doing; pytest first prints
+        its traceback, which takes longer where others compete. Returns the output, and the seconds until all were gone.
         """
         started = time.monotonic()
         os.killpg(self.process.pid, sig)
-        self._wait_gone(self.pids | {self.server} - {0}, started + bound())
+        last = {self.process.pid, self.server} - {0}
+        self._wait_gone(self.pids - last, started + BOUND)
+        self._wait_gone(last, started + bound())
         seconds = time.monotonic() - started
         return self.process.communicate()[0], seconds
 
